@@ -1,0 +1,614 @@
+package subjects
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+)
+
+// Request is a call on the native wire: a prompt and how to route it. In a
+// call over NATS the headers of the same meaning win over the body's fields.
+type Request struct {
+	Prompt
+
+	Tier     string `json:"tier,omitempty"`
+	Task     string `json:"task,omitempty"`
+	Process  string `json:"process,omitempty"`
+	Provider string `json:"provider,omitempty"`
+	// Model is "provider/model", a tier, "auto", or an id that a provider serves.
+	Model   string `json:"model,omitempty"`
+	AgentID string `json:"agentId,omitempty"`
+	// Privacy is "local" (local runners only) or "any" (the default).
+	Privacy   string `json:"privacy,omitempty"`
+	SkipCache bool   `json:"skipCache,omitempty"`
+	// ForcePaid leaves the subscriptions out.
+	ForcePaid bool `json:"forcePaid,omitempty"`
+	// TimeoutMs is the whole call's deadline from arrival; 1 to MaxTimeoutMs, 0 = the configured default.
+	TimeoutMs int64 `json:"timeoutMs,omitempty"`
+	// CallID names the call; two requests with one id within two minutes are one call.
+	CallID  string `json:"callId,omitempty"`
+	RunID   string `json:"runId,omitempty"`
+	BatchID string `json:"batchId,omitempty"`
+}
+
+// Prompt is what the model is asked.
+type Prompt struct {
+	Messages       []Message       `json:"messages"`
+	Tools          []Tool          `json:"tools,omitempty"`
+	ToolChoice     *ToolChoice     `json:"toolChoice,omitempty"`
+	Temperature    *float64        `json:"temperature,omitempty"`
+	TopP           *float64        `json:"topP,omitempty"`
+	MaxTokens      *int64          `json:"maxTokens,omitempty"`
+	Stop           StringList      `json:"stop,omitempty"`
+	ResponseFormat *ResponseFormat `json:"responseFormat,omitempty"`
+	Stream         bool            `json:"stream,omitempty"`
+}
+
+// Message is one turn. Role is system, user, assistant or tool.
+type Message struct {
+	Role    string  `json:"role"`
+	Content Content `json:"content"`
+	Name    string  `json:"name,omitempty"`
+	// ToolCalls are the calls an assistant turn made.
+	ToolCalls []ToolCall `json:"toolCalls,omitempty"`
+	// ToolCallID says which call a tool turn answers.
+	ToolCallID string `json:"toolCallId,omitempty"`
+}
+
+// Content is a string or a list of parts; JSON keeps which it was.
+type Content struct {
+	Text  string
+	Parts []Part
+}
+
+// Text makes string content.
+func Text(s string) Content { return Content{Text: s} }
+
+// String returns the text of the content, parts joined by a newline.
+func (c Content) String() string {
+	if c.Parts == nil {
+		return c.Text
+	}
+	var b bytes.Buffer
+	for _, p := range c.Parts {
+		if p.Type != PartText {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(p.Text)
+	}
+	return b.String()
+}
+
+// MarshalJSON writes a string or an array.
+func (c Content) MarshalJSON() ([]byte, error) {
+	if c.Parts != nil {
+		return json.Marshal(c.Parts)
+	}
+	return json.Marshal(c.Text)
+}
+
+// UnmarshalJSON reads a string, an array of parts, or null (no text).
+func (c *Content) UnmarshalJSON(b []byte) error {
+	*c = Content{}
+	b = bytes.TrimSpace(b)
+	switch {
+	case bytes.Equal(b, []byte("null")):
+		return nil
+	case len(b) > 0 && b[0] == '[':
+		c.Parts = []Part{}
+		return json.Unmarshal(b, &c.Parts)
+	}
+	return json.Unmarshal(b, &c.Text)
+}
+
+// Kinds of content parts.
+const (
+	PartText  = "text"
+	PartImage = "image"
+)
+
+// Part is one piece of a message's content.
+type Part struct {
+	Type string `json:"type"`
+	Text string `json:"text,omitempty"`
+	// ImageURL is an http(s) URL or a data: URL with base64 content.
+	ImageURL string `json:"imageUrl,omitempty"`
+	// Detail is the OpenAI image detail: low, high or auto.
+	Detail string `json:"detail,omitempty"`
+}
+
+// Tool is a function that the model may call. Parameters is a JSON Schema.
+type Tool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters,omitempty"`
+	Strict      *bool           `json:"strict,omitempty"`
+}
+
+// ToolChoice is "auto", "none", "required" or {"name": "…"}.
+type ToolChoice struct {
+	Mode string
+	Name string
+}
+
+// MarshalJSON writes the mode as a string or the name as an object.
+func (t ToolChoice) MarshalJSON() ([]byte, error) {
+	if t.Name != "" {
+		return json.Marshal(struct {
+			Name string `json:"name"`
+		}{t.Name})
+	}
+	return json.Marshal(t.Mode)
+}
+
+// UnmarshalJSON reads either form.
+func (t *ToolChoice) UnmarshalJSON(b []byte) error {
+	*t = ToolChoice{}
+	b = bytes.TrimSpace(b)
+	if len(b) > 0 && b[0] == '{' {
+		var o struct {
+			Name string `json:"name"`
+		}
+		if err := json.Unmarshal(b, &o); err != nil {
+			return err
+		}
+		t.Name = o.Name
+		return nil
+	}
+	return json.Unmarshal(b, &t.Mode)
+}
+
+// ToolCall is a call that the model asks for. Arguments is JSON text as the
+// model wrote it.
+type ToolCall struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// ResponseFormat asks for text, a JSON object, or JSON that fits Schema.
+type ResponseFormat struct {
+	Type   string          `json:"type"`
+	Name   string          `json:"name,omitempty"`
+	Schema json.RawMessage `json:"schema,omitempty"`
+	Strict *bool           `json:"strict,omitempty"`
+}
+
+// StringList is a list of strings; a single string in JSON is a list of one.
+type StringList []string
+
+// UnmarshalJSON reads a string or an array of strings.
+func (l *StringList) UnmarshalJSON(b []byte) error {
+	b = bytes.TrimSpace(b)
+	if len(b) > 0 && b[0] == '"' {
+		var s string
+		if err := json.Unmarshal(b, &s); err != nil {
+			return err
+		}
+		*l = StringList{s}
+		return nil
+	}
+	return json.Unmarshal(b, (*[]string)(l))
+}
+
+// Finish reasons.
+const (
+	FinishStop          = "stop"
+	FinishLength        = "length"
+	FinishToolCalls     = "tool_calls"
+	FinishContentFilter = "content_filter"
+)
+
+// Usage counts tokens. InputTokens are fresh prompt tokens on every provider;
+// prompt-cache traffic is additive in its own two fields. TotalTokens is
+// InputTokens + OutputTokens. ReasoningTokens are part of OutputTokens.
+type Usage struct {
+	InputTokens      int64 `json:"inputTokens"`
+	OutputTokens     int64 `json:"outputTokens"`
+	TotalTokens      int64 `json:"totalTokens"`
+	CacheReadTokens  int64 `json:"cacheReadTokens"`
+	CacheWriteTokens int64 `json:"cacheWriteTokens"`
+	ReasoningTokens  int64 `json:"reasoningTokens"`
+	// Estimated says that the provider reported none of it, or not all.
+	Estimated bool `json:"estimated"`
+}
+
+// Outcomes of an attempt beside the error kinds.
+const (
+	OutcomeOK      = "ok"
+	OutcomeSkipped = "skipped"
+)
+
+// Attempt is one try at one provider inside a call, or a candidate skipped.
+type Attempt struct {
+	Provider string `json:"provider"`
+	Model    string `json:"model,omitempty"`
+	// Outcome is "ok", an error kind, or "skipped".
+	Outcome string `json:"outcome"`
+	// Reason says in one word why a candidate was skipped; never a message.
+	Reason string `json:"reason,omitempty"`
+	Ms     int64  `json:"ms"`
+}
+
+// Result is the answer to a native call.
+type Result struct {
+	CallID       string     `json:"callId"`
+	Content      string     `json:"content"`
+	ToolCalls    []ToolCall `json:"toolCalls,omitempty"`
+	FinishReason string     `json:"finishReason"`
+	Provider     string     `json:"provider"`
+	// Model is canonical; ModelRaw is what the provider said.
+	Model        string   `json:"model"`
+	ModelRaw     string   `json:"modelRaw"`
+	Tier         string   `json:"tier"`
+	Class        string   `json:"class"`
+	Process      string   `json:"process"`
+	Subscription string   `json:"subscription"`
+	Usage        Usage    `json:"usage"`
+	CostUSD      *USD     `json:"costUsd"`
+	Cached       bool     `json:"cached"`
+	Local        bool     `json:"local"`
+	Mock         bool     `json:"mock"`
+	Warnings     []string `json:"warnings,omitempty"`
+	// LatencyMs is the provider's time, QueuedMs the time in line, OverheadMs
+	// everything else of the call: Sluice's own.
+	LatencyMs  float64   `json:"latencyMs"`
+	QueuedMs   float64   `json:"queuedMs"`
+	OverheadMs float64   `json:"overheadMs"`
+	Attempts   []Attempt `json:"attempts"`
+}
+
+// Kinds of native stream events.
+const (
+	EventDelta    = "delta"
+	EventToolCall = "tool_call"
+	EventResult   = "result"
+)
+
+// Event is one message of a native stream: a delta, a whole tool call, or the
+// result, which comes last and holds everything.
+type Event struct {
+	Type     string    `json:"type"`
+	Content  string    `json:"content,omitempty"`
+	ToolCall *ToolCall `json:"toolCall,omitempty"`
+	Result   *Result   `json:"-"`
+}
+
+// MarshalJSON writes the result's fields beside the type.
+func (e Event) MarshalJSON() ([]byte, error) {
+	if e.Type == EventResult && e.Result != nil {
+		return json.Marshal(struct {
+			Type string `json:"type"`
+			*Result
+		}{e.Type, e.Result})
+	}
+	type plain Event
+	return json.Marshal(plain(e))
+}
+
+// UnmarshalJSON reads any event.
+func (e *Event) UnmarshalJSON(b []byte) error {
+	type plain Event
+	if err := json.Unmarshal(b, (*plain)(e)); err != nil {
+		return err
+	}
+	e.Result = nil
+	if e.Type == EventResult {
+		e.Content = ""
+		e.Result = &Result{}
+		return json.Unmarshal(b, e.Result)
+	}
+	return nil
+}
+
+// USD is money in integer micro-dollars. In JSON it is a number of dollars.
+type USD int64
+
+// MarshalJSON writes dollars with up to six decimals.
+func (u USD) MarshalJSON() ([]byte, error) { return []byte(u.String()), nil }
+
+// String is the amount in dollars, as short as it can be.
+func (u USD) String() string {
+	sign := ""
+	n := uint64(u)
+	if u < 0 {
+		sign, n = "-", uint64(-u)
+	}
+	if n%1e6 == 0 {
+		return sign + strconv.FormatUint(n/1e6, 10)
+	}
+	frac := fmt.Sprintf("%06d", n%1e6)
+	return sign + strconv.FormatUint(n/1e6, 10) + "." + string(bytes.TrimRight([]byte(frac), "0"))
+}
+
+// UnmarshalJSON reads a number of dollars.
+func (u *USD) UnmarshalJSON(b []byte) error {
+	f, err := strconv.ParseFloat(string(b), 64)
+	if err != nil {
+		return fmt.Errorf("an amount in dollars, not %q", b)
+	}
+	if f = math.Round(f * 1e6); math.Abs(f) > 1<<62 {
+		return fmt.Errorf("an amount in dollars within bounds, not %q", b)
+	}
+	*u = USD(f)
+	return nil
+}
+
+// Kinds of accounts, as usage records name them.
+const (
+	SubscriptionCopilot = "copilot-subscription"
+	SubscriptionMax     = "max-subscription"
+	SubscriptionAPIKey  = "api-key"
+	SubscriptionLocal   = "local"
+	SubscriptionMock    = "mock"
+)
+
+// TimeFormat is RFC 3339 with milliseconds, used in UTC.
+const TimeFormat = "2006-01-02T15:04:05.000Z07:00"
+
+// Time is a moment written by TimeFormat in UTC.
+type Time struct{ time.Time }
+
+// MarshalJSON writes the moment by TimeFormat, in UTC.
+func (t Time) MarshalJSON() ([]byte, error) {
+	return t.UTC().AppendFormat([]byte{'"'}, TimeFormat+`"`), nil
+}
+
+// UsageRecord is one call in the usage log: one per call that reached a
+// provider or the cache. It is the payload of llm.usage.<provider>.<process>.
+type UsageRecord struct {
+	ID        string `json:"id"`
+	Timestamp Time   `json:"timestamp"`
+	Provider  string `json:"provider"`
+	Model     string `json:"model"`
+	ModelRaw  string `json:"model_raw"`
+	Process   string `json:"process"`
+	Task      string `json:"task"`
+	Class     string `json:"class"`
+	Tier      string `json:"tier"`
+	// Subscription is the kind of account: one of the Subscription constants.
+	Subscription     string `json:"subscription"`
+	InputTokens      int64  `json:"input_tokens"`
+	OutputTokens     int64  `json:"output_tokens"`
+	TotalTokens      int64  `json:"total_tokens"`
+	CacheReadTokens  int64  `json:"cache_read_tokens"`
+	CacheWriteTokens int64  `json:"cache_write_tokens"`
+	ReasoningTokens  int64  `json:"reasoning_tokens"`
+	TokensEstimated  bool   `json:"tokens_estimated"`
+	// CostUSD is null when the price is not known.
+	CostUSD *USD `json:"cost_usd"`
+	// SavedUSD is what the tokens would have cost on the metered twin; null when not known.
+	SavedUSD   *USD    `json:"saved_usd"`
+	LatencyMs  float64 `json:"latency_ms"`
+	QueuedMs   float64 `json:"queued_ms"`
+	OverheadMs float64 `json:"overhead_ms"`
+	Cached     bool    `json:"cached"`
+	Partial    bool    `json:"partial"`
+	// Outcome is "ok" or an error kind.
+	Outcome string `json:"outcome"`
+	// ChainPosition is the served candidate's place among those of the decision, 0 = the first choice.
+	ChainPosition int       `json:"chain_position"`
+	AttemptTrail  []Attempt `json:"attempt_trail"`
+	PromptPreview string    `json:"prompt_preview"`
+}
+
+// UsageTotals sums usage records.
+type UsageTotals struct {
+	Calls            int64 `json:"calls"`
+	Errors           int64 `json:"errors"`
+	Cached           int64 `json:"cached"`
+	InputTokens      int64 `json:"inputTokens"`
+	OutputTokens     int64 `json:"outputTokens"`
+	TotalTokens      int64 `json:"totalTokens"`
+	CacheReadTokens  int64 `json:"cacheReadTokens"`
+	CacheWriteTokens int64 `json:"cacheWriteTokens"`
+	ReasoningTokens  int64 `json:"reasoningTokens"`
+	// Estimated counts the calls whose tokens are estimates.
+	Estimated int64 `json:"estimated"`
+	CostUSD   USD   `json:"costUsd"`
+	SavedUSD  USD   `json:"savedUsd"`
+	// Unpriced counts the calls whose cost is not known.
+	Unpriced     int64   `json:"unpriced"`
+	AvgLatencyMs float64 `json:"avgLatencyMs"`
+	AvgQueuedMs  float64 `json:"avgQueuedMs"`
+}
+
+// UsageShare is one row of a breakdown.
+type UsageShare struct {
+	Name string `json:"name"`
+	UsageTotals
+	// Share is this row's part of the window's total tokens, 0 to 1 (of the
+	// calls, where no tokens were used).
+	Share float64 `json:"share"`
+}
+
+// UsageBucket is one step of the timeline.
+type UsageBucket struct {
+	Start Time `json:"start"`
+	UsageTotals
+	ByProvider map[string]int64 `json:"byProvider"`
+	ByProcess  map[string]int64 `json:"byProcess"`
+	ByModel    map[string]int64 `json:"byModel"`
+}
+
+// UsageQuery asks for a summary.
+type UsageQuery struct {
+	// Hours is the window, back from now; 1 to 24*3660, default 24.
+	Hours int `json:"hours,omitempty"`
+	// BucketMinutes is the timeline's step, 1 to 44,640; 0 = the smallest that
+	// gives at most 500 buckets. A step that would give more is refused.
+	BucketMinutes int `json:"bucketMinutes,omitempty"`
+}
+
+// UsageSummary is the answer: the window [From, To) and its sums.
+type UsageSummary struct {
+	From          Time          `json:"from"`
+	To            Time          `json:"to"`
+	Hours         int           `json:"hours"`
+	BucketMinutes int           `json:"bucketMinutes"`
+	Totals        UsageTotals   `json:"totals"`
+	ByProvider    []UsageShare  `json:"byProvider"`
+	ByProcess     []UsageShare  `json:"byProcess"`
+	ByModel       []UsageShare  `json:"byModel"`
+	Timeline      []UsageBucket `json:"timeline"`
+}
+
+// RecentQuery asks for the newest rows: Limit 1 to MaxRecent, default 50.
+type RecentQuery struct {
+	Limit int `json:"limit,omitempty"`
+}
+
+// RecentUsage is the answer, newest first.
+type RecentUsage struct {
+	Calls []json.RawMessage `json:"calls"`
+}
+
+// Health is the answer of llm.query.health and GET /health.
+type Health struct {
+	// Status is "ok" or "degraded".
+	Status string `json:"status"`
+	// Reasons says why a node is degraded.
+	Reasons          []string                  `json:"reasons,omitempty"`
+	Version          string                    `json:"version"`
+	Mode             string                    `json:"mode"`
+	UptimeSeconds    int64                     `json:"uptimeSeconds"`
+	InFlightRequests int                       `json:"inFlightRequests"`
+	Providers        map[string]ProviderHealth `json:"providers"`
+	// Pools is keyed by "<provider>/<model>".
+	Pools   map[string]PoolHealth  `json:"pools"`
+	Classes map[string]ClassHealth `json:"classes"`
+	Usage   UsageHealth            `json:"usage"`
+	// CanServe is false when no provider can serve, or nothing may be started:
+	// HTTP answers 503.
+	CanServe bool `json:"canServe"`
+}
+
+// ProviderHealth is one provider's state.
+type ProviderHealth struct {
+	Available bool `json:"available"`
+	// Reason says why it is not available; empty when it is.
+	Reason string `json:"reason,omitempty"`
+	// Mode says how it is reached: "api", "subscription", "local", "mock" or "remote".
+	Mode    string `json:"mode"`
+	Breaker string `json:"breaker,omitempty"`
+	Quota   string `json:"quota,omitempty"`
+}
+
+// PoolHealth is one (provider, model) pool. Counts are calls; Peak is the
+// highest Active since start.
+type PoolHealth struct {
+	Cap    int `json:"cap"`
+	Active int `json:"active"`
+	Queued int `json:"queued"`
+	Peak   int `json:"peak"`
+	// Granted counts the slots given since start.
+	Granted int64 `json:"granted"`
+}
+
+// ClassHealth is one class pool.
+type ClassHealth struct {
+	Slots   int   `json:"slots"`
+	Active  int   `json:"active"`
+	Queued  int   `json:"queued"`
+	Peak    int   `json:"peak"`
+	Granted int64 `json:"granted"`
+}
+
+// UsageHealth is the state of the usage log.
+type UsageHealth struct {
+	// Pending counts records that are paid for and not yet stored.
+	Pending int `json:"pending"`
+	// LastSeq is the stream sequence of the last stored record of this node,
+	// AppliedSeq the last one in the database; their difference is the lag.
+	LastSeq    uint64 `json:"lastSeq"`
+	AppliedSeq uint64 `json:"appliedSeq"`
+	Error      string `json:"error,omitempty"`
+}
+
+// ProviderInfo is one row of llm.query.providers.
+type ProviderInfo struct {
+	Provider     string            `json:"provider"`
+	Available    bool              `json:"available"`
+	Reason       string            `json:"reason,omitempty"`
+	Account      string            `json:"account"`
+	Models       map[string]string `json:"models"`
+	Capabilities []string          `json:"capabilities"`
+}
+
+// ProvidersReply is the answer of llm.query.providers.
+type ProvidersReply struct {
+	Providers []ProviderInfo `json:"providers"`
+}
+
+// ModelInfo is one model that a caller may ask for.
+type ModelInfo struct {
+	ID       string `json:"id"`
+	Provider string `json:"provider"`
+}
+
+// ModelsReply is the answer of llm.query.models.
+type ModelsReply struct {
+	Models []ModelInfo `json:"models"`
+}
+
+// RouteQuery asks which provider and model a job would get.
+type RouteQuery struct {
+	Task     string `json:"task,omitempty"`
+	Tier     string `json:"tier,omitempty"`
+	Process  string `json:"process,omitempty"`
+	Provider string `json:"provider,omitempty"`
+	Model    string `json:"model,omitempty"`
+	Privacy  string `json:"privacy,omitempty"`
+	Tools    bool   `json:"tools,omitempty"`
+}
+
+// Candidate is one place in the chain.
+type Candidate struct {
+	Provider string `json:"provider"`
+	Model    string `json:"model"`
+}
+
+// Skipped is a provider that the decision left out.
+type Skipped struct {
+	Provider string `json:"provider"`
+	// Reason is one word, the same as in an attempt trail.
+	Reason string `json:"reason"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// Route is the routing decision with its reasons.
+type Route struct {
+	Tier    string      `json:"tier"`
+	Task    string      `json:"task,omitempty"`
+	Class   string      `json:"class"`
+	Chain   []Candidate `json:"chain"`
+	Skipped []Skipped   `json:"skipped"`
+	Notes   []string    `json:"notes,omitempty"`
+	Summary string      `json:"summary"`
+}
+
+// PoolSaturatedEvent says that a call's wait for a slot passed 500 ms. It is
+// sent while the call still waits, at most once a second per pool and class.
+type PoolSaturatedEvent struct {
+	Provider string `json:"provider"`
+	Model    string `json:"model"`
+	Class    string `json:"class"`
+	WaitedMs int64  `json:"waitedMs"`
+	Active   int    `json:"active"`
+	Queued   int    `json:"queued"`
+	Cap      int    `json:"cap"`
+	// Suppressed counts the waits that passed the mark since the last event and got none.
+	Suppressed int  `json:"suppressed"`
+	At         Time `json:"at"`
+}
+
+// CancelRequest is the payload of llm.cancel.
+type CancelRequest struct {
+	CallID string `json:"callId"`
+}
