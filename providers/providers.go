@@ -1,0 +1,39 @@
+// Package providers says what one provider is to the rest of Sluice: how to
+// talk to it, and nothing else. Pools, breakers, retries and quotas are the
+// provider actor's, once, for all; a provider keeps no state between calls but
+// its connections. Only package actors may call a provider (a test holds it).
+package providers
+
+import (
+	"context"
+
+	"github.com/sluice-llm/sluice/wire"
+)
+
+// Job is one attempt.
+type Job struct {
+	Request *wire.Request
+	// Model is the provider's own id for the model.
+	Model string
+	// Attempt counts this call's tries at this provider, from 0.
+	Attempt int
+}
+
+// Provider talks to one account. All methods may be called concurrently and
+// return soon after ctx ends. Errors are *subjects.Error with a kind; one that
+// is not is taken for PROVIDER_ERROR. A Response that comes beside an error
+// holds what is known of the attempt (usage, partial text) and is accounted for.
+type Provider interface {
+	// Complete makes one call and waits for the whole answer.
+	Complete(ctx context.Context, job *Job) (*wire.Response, error)
+	// Stream makes one streaming call. yield gets the events in order, from one
+	// goroutine; its error ends the stream and is returned. The Response holds
+	// the sums: usage, finish reason, model; Text may be empty. A stream that
+	// ends without its proper end is PROVIDER_ERROR.
+	Stream(ctx context.Context, job *Job, yield func(*wire.Event) error) (*wire.Response, error)
+	// Capabilities says what requests may need of this provider.
+	Capabilities() wire.Need
+	// Check says why the provider cannot serve now, or nil. It spends no tokens
+	// and makes no network call.
+	Check() error
+}

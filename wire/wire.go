@@ -1,0 +1,147 @@
+// Package wire knows the dialects in which callers and providers speak, and
+// translates between them through one hub form (Chat).
+//
+// A request is read once, by Parse: it checks that the body is valid for its
+// wire and takes out what routing must know (Head), without decoding the rest.
+// Where the caller and the provider speak the same wire the body is patched and
+// passed through, so that no field is lost; else Request.Chat decodes it and
+// the provider's side encodes it anew. Answers go the other way: a provider
+// gives a Response or Events with its own bytes in Raw, and an Encoder writes
+// them for the caller, passing Raw on untouched when the wires match.
+package wire
+
+import (
+	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice/subjects"
+)
+
+// Name names a wire, as the header Llm-Wire does.
+type Name string
+
+// The wires of the contract. Anthropic and Responses are not built yet.
+const (
+	Native            Name = "native"
+	OpenAIChat        Name = "openai-chat"
+	OpenAIResponses   Name = "openai-responses"
+	AnthropicMessages Name = "anthropic-messages"
+)
+
+// Need is a set of capabilities: what a request needs, or a provider has.
+type Need uint16
+
+// The capabilities. A provider that lacks one that a request needs is skipped.
+const (
+	NeedTools Need = 1 << iota
+	NeedImages
+	NeedDocuments
+	NeedAudio
+	NeedJSONMode
+	NeedJSONSchema
+	NeedChoices
+	NeedLogProbs
+	NeedStreaming
+)
+
+var needNames = []string{"tools", "images", "documents", "audio", "json_object", "json_schema", "choices", "logprobs", "streaming"}
+
+// Names lists the capabilities in the set.
+func (n Need) Names() []string {
+	names := []string{}
+	for i, name := range needNames {
+		if n&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// String joins the names with commas.
+func (n Need) String() string { return strings.Join(n.Names(), ",") }
+
+// Missing returns what of n is not in have.
+func (n Need) Missing(have Need) Need { return n &^ have }
+
+// Head is what routing must know of a request. Zero values mean "not said".
+type Head struct {
+	CallID    string
+	Model     string
+	Provider  string
+	Tier      string
+	Task      string
+	Process   string
+	AgentID   string
+	Privacy   string
+	RunID     string
+	BatchID   string
+	Timeout   time.Duration
+	Stream    bool
+	SkipCache bool
+	ForcePaid bool
+	// StreamUsage is openai-chat's stream_options.include_usage: the caller wants
+	// the usage chunk.
+	StreamUsage bool
+	Needs       Need
+	// MaxTokens is the caller's bound on the answer; 0 = none.
+	MaxTokens int64
+}
+
+// Request is one call's request. The body is the caller's own bytes and is
+// never changed. Not safe for concurrent use.
+type Request struct {
+	Wire Name
+	Body []byte
+	Head Head
+
+	chat *Chat
+}
+
+// Chat is the hub form of a request: what any wire can say, decoded.
+type Chat struct {
+	subjects.Prompt
+
+	Seed              *int64
+	FrequencyPenalty  *float64
+	PresencePenalty   *float64
+	ParallelToolCalls *bool
+	ReasoningEffort   string
+	User              string
+}
+
+// Response is a provider's whole answer.
+type Response struct {
+	// Wire is the dialect of Raw; Raw is nil when the provider has no wire (mock).
+	Wire Name
+	Raw  []byte
+
+	// Text, ToolCalls and FinishReason are the hub form. When Raw is set they may
+	// be left empty; Decode fills them.
+	Text         string
+	ToolCalls    []subjects.ToolCall
+	FinishReason string
+
+	// Model is the id that the provider reports; empty = it reported none.
+	Model string
+	Usage subjects.Usage
+	// UsageKnown says that Usage is what the provider reported, and not zero by default.
+	UsageKnown bool
+	Warnings   []string
+	// RateLimit holds the provider's rate-limit headers, lower-case names.
+	RateLimit map[string]string
+}
+
+// Event is one piece of a provider's stream. Raw, when set, is the payload of
+// one event in the dialect Wire, valid until the yield that got it returns.
+type Event struct {
+	Wire Name
+	Raw  []byte
+
+	// Text and ToolCall are the hub form for providers without a wire.
+	Text     string
+	ToolCall *subjects.ToolCall
+
+	// UsageOnly marks an event that carries nothing but usage: a caller who did
+	// not ask for usage does not get it.
+	UsageOnly bool
+}
