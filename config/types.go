@@ -1,0 +1,181 @@
+// Package config reads llm-providers.yaml and the environment into one checked
+// Config. It is strict: an unknown key, a wrong type or an impossible value is
+// refused with file, line and the nearest valid key, and all faults of a file
+// are reported at once. A Config is read-only after Load and may be shared.
+package config
+
+import (
+	"time"
+
+	"github.com/sluice-llm/sluice/subjects"
+)
+
+// Modes of SEMANTIC_ANALYSIS_MODE.
+const (
+	ModeMock   = "mock"
+	ModeLocal  = "local"
+	ModePublic = "public"
+)
+
+// ProviderIDs lists the built-in providers in the order of the contract.
+var ProviderIDs = []string{
+	"claude-code", "copilot", "groq", "anthropic", "openai", "gemini",
+	"github-models", "dmr", "ollama", "mock", "custom", "proxy",
+}
+
+// Secret is a key or token. It prints as *** in every verb, in JSON, YAML and
+// logs; Reveal gives the text to the one place that sends it.
+type Secret struct{ v string }
+
+// Config is the whole configuration, defaults filled in.
+type Config struct {
+	// File is the file it came from; "" = the built-in default.
+	File string
+	// Mode is mock, local or public (the default).
+	Mode string
+	// ForcedTier, ForcedProvider and CostMode come from SEMANTIC_ANALYSIS_TIER,
+	// _PROVIDER and _COST_MODE; "" = not set. CostMode is "budget" or "".
+	ForcedTier     string
+	ForcedProvider string
+	CostMode       string
+
+	// Providers has an entry for each of ProviderIDs.
+	Providers map[string]*Provider
+	// ProviderPriority is the order of providers per tier.
+	ProviderPriority map[string][]string
+	// TaskTiers maps a task to its tier; DefaultTier serves every other task.
+	TaskTiers   map[string]string
+	DefaultTier string
+	// ProcessClasses maps a process to its class where the subject has none.
+	// Keys may end in "*".
+	ProcessClasses map[string]string
+
+	Pools Pools
+	Retry Retry
+	// FallbackOn has the kinds that advance the chain.
+	FallbackOn map[subjects.Kind]bool
+	Usage      Usage
+
+	// Notes are remarks for the operator that are no faults: a section that this
+	// version reads and does not act on yet, a variable that changes nothing.
+	Notes []string
+}
+
+// Provider is one account.
+type Provider struct {
+	ID string
+	// BaseURL is the API root with its version part, without a trailing slash;
+	// "" = the provider has no HTTP API or none is set.
+	BaseURL string
+	// APIKeyEnv names the variable that APIKey was read from.
+	APIKeyEnv string
+	APIKey    Secret
+	// Timeout bounds one attempt; 0 = the call's deadline only.
+	Timeout time.Duration
+	// IdleTimeout bounds the silence between two events of a stream.
+	IdleTimeout time.Duration
+	// Models maps a tier to this provider's model id; may be empty.
+	Models map[string]string
+	// AvailableModels, when not empty, lists the ids this provider serves; a
+	// tier that names another is refused at load.
+	AvailableModels []string
+	// StreamUsage asks for usage in streams (stream_options); off for servers
+	// that refuse the field. Default true.
+	StreamUsage bool
+	// Mock is set for the mock provider only.
+	Mock *Mock
+}
+
+// Mock is the mock provider's behaviour: Default, and by task name.
+type Mock struct {
+	Default MockBehaviour
+	Tasks   map[string]MockBehaviour
+}
+
+// MockBehaviour says what the mock does with a request. See providers/mock.
+type MockBehaviour struct {
+	// Latency is the time to the answer (to the first event of a stream).
+	Latency time.Duration
+	// ChunkDelay is the time between two events of a stream; Chunks is how many
+	// there are (0 = one a word).
+	ChunkDelay time.Duration
+	Chunks     int
+	// InputTokens and OutputTokens are what is reported; 0 = counted from the text.
+	InputTokens  int64
+	OutputTokens int64
+	// Content is the answer; "" = derived from the prompt.
+	Content string
+	// Error, when set, is the kind that fails the first Errors tries of a call
+	// (0 = all). RetryAfter goes with it. FailAfterChunks > 0 fails a stream
+	// after so many events.
+	Error           subjects.Kind
+	Errors          int
+	RetryAfter      time.Duration
+	FailAfterChunks int
+}
+
+// Pools bounds admission.
+type Pools struct {
+	// Caps bounds the calls in flight of each (provider, model) pair, by
+	// "provider/model" or by "provider" for all of its models. From the file's
+	// pools.caps and LLM_MAX_RPM_<PROVIDER>, which wins over the file's "provider" key.
+	Caps map[string]int
+	// DefaultCap serves every other pair.
+	DefaultCap int
+	// MaxQueue bounds the calls waiting in one pool and class; above it a call
+	// is refused with POOL_FULL.
+	MaxQueue int
+	// MaxCalls bounds the calls that a node holds at once, waiting or running,
+	// and MaxBytes the sum of their bodies.
+	MaxCalls int
+	MaxBytes int64
+	// Classes has slots and weight of each class.
+	Classes map[string]Class
+	// SaturatedAfter is the wait at which llm.pool_saturated is sent: 500 ms.
+	SaturatedAfter time.Duration
+}
+
+// Class is a workload class's share: how many of its calls may run at once,
+// and how many turns it gets for each turn of a class of weight 1.
+type Class struct {
+	Slots  int
+	Weight int
+}
+
+// Cap returns the bound of one (provider, model) pool.
+func (p *Pools) Cap(provider, model string) int {
+	if n, ok := p.Caps[provider+"/"+model]; ok {
+		return n
+	}
+	if n, ok := p.Caps[provider]; ok {
+		return n
+	}
+	return p.DefaultCap
+}
+
+// Retry bounds the tries at one provider.
+type Retry struct {
+	// MaxAttempts is the number of tries in all: 3.
+	MaxAttempts int
+	// BaseDelay doubles with each retry up to MaxDelay; Jitter, 0 to 1, is the
+	// part of the delay that may be added at random. A Retry-After above MaxDelay
+	// is not waited for: the call moves on.
+	BaseDelay time.Duration
+	MaxDelay  time.Duration
+	Jitter    float64
+	// CallTimeout is the deadline of a call that names none.
+	CallTimeout time.Duration
+}
+
+// Usage is about the usage log.
+type Usage struct {
+	// PromptPreview keeps the first 120 characters of the prompt. Default true.
+	PromptPreview bool
+	// StreamMaxBytes bounds the JetStream stream; the database keeps all rows.
+	StreamMaxBytes int64
+	// ReserveBytes is the free disk space below which new calls are refused.
+	ReserveBytes int64
+	// MaxPending bounds the records that are paid for and wait for a log that
+	// cannot be written.
+	MaxPending int
+}
