@@ -95,6 +95,8 @@ type Request struct {
 	Head Head
 
 	chat *Chat
+	// plain says that every message is the same JSON on both wires.
+	plain bool
 }
 
 // Chat is the hub form of a request: what any wire can say, decoded.
@@ -107,6 +109,10 @@ type Chat struct {
 	ParallelToolCalls *bool
 	ReasoningEffort   string
 	User              string
+
+	// Left names the caller's fields that the hub form does not carry; they steer
+	// at most, and a provider that got the hub form warns of them.
+	Left []string
 }
 
 // Response is a provider's whole answer.
@@ -124,6 +130,10 @@ type Response struct {
 	// Model is the id that the provider reports; empty = it reported none.
 	Model string
 	Usage subjects.Usage
+	// OutputBytes counts the bytes of text that the model wrote, reasoning and tool
+	// arguments too: what an estimate of its tokens stands on when an answer was
+	// cut or its usage is not known.
+	OutputBytes int64
 	// UsageKnown says that Usage is what the provider reported, and not zero by default.
 	UsageKnown bool
 	Warnings   []string

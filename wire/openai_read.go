@@ -1,0 +1,272 @@
+package wire
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/sluice-llm/sluice/subjects"
+)
+
+// maxAnswer bounds the text and the tool arguments of one answer, in bytes.
+const maxAnswer = 16 << 20
+
+// Decode fills the hub form of a response (Text, ToolCalls, FinishReason) from
+// Raw, and Model and Usage where they are not set. A response without Raw has
+// its hub form already.
+func Decode(resp *Response) error {
+	switch {
+	case resp.Raw == nil:
+		return nil
+	case resp.Wire != OpenAIChat:
+		return unknownWire(resp.Wire)
+	}
+	v := view(resp.Raw)
+	choice := firstChoice(v.get("choices"))
+	if !choice.isObject() {
+		return subjects.Errorf(subjects.KindProvider, "the answer has no choices")
+	}
+	var d delta
+	d.read(choice.get("message"))
+	resp.Text = d.text()
+	resp.ToolCalls = resp.ToolCalls[:0:0]
+	calls := assembler{}
+	if err := calls.add(d.calls, d.legacy); err != nil {
+		return err
+	}
+	resp.ToolCalls = calls.take()
+	resp.FinishReason = finishReason(choice.get("finish_reason").str(), len(resp.ToolCalls) > 0, d.refusal.inner() != "")
+	summarise(v, resp)
+	return nil
+}
+
+// DecodeSummary fills Model, Usage, OutputBytes and FinishReason of an
+// openai-chat response from Raw, and leaves the text where it is. It refuses
+// an answer that has no choices.
+func DecodeSummary(resp *Response) error {
+	v := view(resp.Raw)
+	choices := v.get("choices")
+	if choices.count() == 0 {
+		return subjects.Errorf(subjects.KindProvider, "the answer has no choices")
+	}
+	resp.OutputBytes = 0
+	for _, c := range choices.items() {
+		var d delta
+		d.read(c.get("message"))
+		resp.OutputBytes += d.bytes()
+	}
+	resp.FinishReason = finishReason(firstChoice(choices).get("finish_reason").str(), false, false)
+	summarise(v, resp)
+	return nil
+}
+
+func summarise(v raw, resp *Response) {
+	if resp.Model == "" {
+		resp.Model = boundedName(v.get("model"))
+	}
+	if !resp.UsageKnown {
+		resp.Usage, resp.UsageKnown = openAIUsage(v.get("usage"))
+	}
+}
+
+// firstChoice is the choice of index 0, or the first one where none says so.
+func firstChoice(choices raw) raw {
+	var first raw
+	for _, c := range choices.items() {
+		if first == "" || c.get("index") == "0" && first.get("index") != "0" {
+			first = c
+		}
+	}
+	return first
+}
+
+func boundedName(v raw) string {
+	s := v.str()
+	if len(s) > subjects.MaxName {
+		s = s[:subjects.MaxName]
+	}
+	return printable(string(append([]byte(nil), s...)))
+}
+
+// finishReason maps the API's word to the contract's. Some servers say "stop"
+// beside tool calls, or a word of their own.
+func finishReason(s string, calls, refused bool) string {
+	switch {
+	case s == "length" || s == "content_filter":
+		return s
+	case refused:
+		return subjects.FinishContentFilter
+	case calls || s == "tool_calls" || s == "function_call":
+		return subjects.FinishToolCalls
+	case s == "":
+		return ""
+	}
+	return subjects.FinishStop
+}
+
+// openAIUsage reads a usage object. The prompt count has the cached tokens
+// inside; the contract's input tokens are the fresh ones.
+func openAIUsage(v raw) (u subjects.Usage, known bool) {
+	if !v.isObject() {
+		return u, false
+	}
+	var prompt int64
+	for f := range v.fields() {
+		switch f.Key {
+		case "prompt_tokens":
+			prompt, known = count(f.Value), f.Value.isNumber() || known
+		case "completion_tokens":
+			u.OutputTokens, known = count(f.Value), f.Value.isNumber() || known
+		case "prompt_tokens_details":
+			u.CacheReadTokens = count(f.Value.get("cached_tokens"))
+			u.CacheWriteTokens = count(f.Value.get("cache_write_tokens"))
+		case "completion_tokens_details":
+			u.ReasoningTokens = count(f.Value.get("reasoning_tokens"))
+		}
+	}
+	u.CacheReadTokens = min(u.CacheReadTokens, prompt)
+	u.CacheWriteTokens = min(u.CacheWriteTokens, prompt-u.CacheReadTokens)
+	u.InputTokens = prompt - u.CacheReadTokens - u.CacheWriteTokens
+	u.TotalTokens = u.InputTokens + u.OutputTokens
+	return u, known
+}
+
+// count reads a number of tokens: never negative, never absurd.
+func count(v raw) int64 {
+	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+		return min(max(n, 0), maxTokens)
+	}
+	f, err := strconv.ParseFloat(string(v), 64)
+	if err != nil || math.IsNaN(f) {
+		return 0
+	}
+	return int64(min(max(f, 0), maxTokens))
+}
+
+// delta is a message or one piece of it.
+type delta struct {
+	content, refusal, thought raw
+	calls, legacy             raw
+}
+
+func (d *delta) read(m raw) {
+	for f := range m.fields() {
+		switch f.Key {
+		case "content":
+			d.content = f.Value
+		case "refusal":
+			d.refusal = f.Value
+		case "reasoning_content", "reasoning":
+			d.thought = f.Value
+		case "tool_calls":
+			d.calls = f.Value
+		case "function_call":
+			d.legacy = f.Value
+		}
+	}
+}
+
+// text is the piece's text; a refusal is what the model says instead.
+func (d *delta) text() string {
+	switch {
+	case d.content.isArray():
+		return partsText(d.content)
+	case d.content.inner() != "":
+		return d.content.str()
+	}
+	return d.refusal.str()
+}
+
+// partsText joins the text parts that some servers answer with.
+func partsText(v raw) string {
+	s := ""
+	for _, p := range v.items() {
+		s += p.get("text").str()
+	}
+	return s
+}
+
+// bytes is the length of all that the model wrote in this piece.
+func (d *delta) bytes() int64 {
+	n := d.content.textLen() + d.refusal.textLen() + d.thought.textLen()
+	if d.content.isArray() {
+		n += len(partsText(d.content))
+	}
+	for _, c := range d.calls.items() {
+		f := c.get("function")
+		n += f.get("name").textLen() + f.get("arguments").textLen()
+	}
+	n += d.legacy.get("name").textLen() + d.legacy.get("arguments").textLen()
+	return int64(n)
+}
+
+// ChunkInfo is what a provider must know of one chunk of an openai-chat
+// stream.
+type ChunkInfo struct {
+	// Error says that the chunk is an error and no chunk.
+	Error bool
+	// UsageOnly marks the chunk that has usage and no choices.
+	UsageOnly bool
+	// Finish is the finish reason of the first choice; "" while it goes on.
+	Finish string
+	// Model is the id that the chunk names. It shares the chunk's memory.
+	Model      string
+	Usage      subjects.Usage
+	UsageKnown bool
+	// OutputBytes counts the bytes that the model wrote.
+	OutputBytes int64
+}
+
+// ReadOpenAIChunk reads one chunk; false when it is not a JSON object.
+func ReadOpenAIChunk(chunk []byte) (info ChunkInfo, ok bool) {
+	v := view(chunk)
+	if !v.isObject() || tooDeep(string(v)) || !gjson.ValidBytes(chunk) {
+		return info, false
+	}
+	choices := 0
+	for f := range v.fields() {
+		switch f.Key {
+		case "model":
+			info.Model = f.Value.str()
+		case "error":
+			info.Error = !f.Value.isNull()
+		case "usage":
+			if u, known := openAIUsage(f.Value); known {
+				info.Usage, info.UsageKnown = u, true
+			}
+		case "x_groq":
+			if u, known := openAIUsage(f.Value.get("usage")); known && !info.UsageKnown {
+				info.Usage, info.UsageKnown = u, true
+			}
+			info.Error = info.Error || f.Value.get("error") != "" && !f.Value.get("error").isNull()
+		case "choices":
+			choices = f.Value.count()
+			info.choices(f.Value)
+		}
+	}
+	info.UsageOnly = info.UsageKnown && choices == 0
+	return info, true
+}
+
+func (info *ChunkInfo) choices(v raw) {
+	for i, c := range v.items() {
+		first := i == 0
+		finish := ""
+		for f := range c.fields() {
+			switch f.Key {
+			case "index":
+				first = f.Value == "0"
+			case "delta", "message":
+				var d delta
+				d.read(f.Value)
+				info.OutputBytes += d.bytes()
+			case "finish_reason":
+				finish = f.Value.str()
+			}
+		}
+		if first && finish != "" {
+			info.Finish = finishReason(finish, false, false)
+		}
+	}
+}
