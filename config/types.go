@@ -25,7 +25,10 @@ var ProviderIDs = []string{
 
 // Secret is a key or token. It prints as *** in every verb, in JSON, YAML and
 // logs; Reveal gives the text to the one place that sends it.
-type Secret struct{ v string }
+//
+// The text stands behind a pointer: where fmt cannot call methods (%p, a bad
+// verb, an unexported field) it prints an address and not the text.
+type Secret struct{ v *string }
 
 // Config is the whole configuration, defaults filled in.
 type Config struct {

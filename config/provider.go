@@ -1,0 +1,243 @@
+package config
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sluice-llm/sluice/subjects"
+)
+
+// subscriptions are the providers on a flat-rate account.
+var subscriptions = []string{"claude-code", "copilot"}
+
+// providers reads the providers, entry by entry over what is there.
+func (d *decoder) providers(v value) {
+	for _, e := range v.entries(same) {
+		p, ok := d.cfg.Providers[e.key]
+		if !ok {
+			e.oneKey("provider", ProviderIDs)
+			continue
+		}
+		d.provider(e.value, p)
+	}
+}
+
+func (d *decoder) provider(v value, p *Provider) {
+	own := providerFields(p)
+	v.objectWith(own, slices.Concat(foreignFields(own), rates, []field{
+		{"apiKey", refuse("a key does not stand in this file; put it in an environment variable and that one's name in apiKeyEnvVar")},
+	}))
+}
+
+// foreignFields are the keys of other kinds of provider: known, but not here.
+func foreignFields(own []field) []field {
+	var foreign []field
+	for _, id := range []string{"claude-code", "openai", "mock"} {
+		for _, f := range providerFields(newProvider(id)) {
+			if hasField(own, f.name) || hasField(foreign, f.name) {
+				continue
+			}
+			foreign = append(foreign, field{f.name, refuse("belongs to " + owners(f.name) + "; remove it here")})
+		}
+	}
+	return foreign
+}
+
+func hasField(fields []field, name string) bool {
+	return slices.ContainsFunc(fields, func(f field) bool { return f.name == name })
+}
+
+// owners lists the providers that have a key.
+func owners(name string) string {
+	var ids []string
+	for _, id := range ProviderIDs {
+		if hasField(providerFields(newProvider(id)), name) {
+			ids = append(ids, id)
+		}
+	}
+	return list(ids)
+}
+
+// providerFields are the keys of one provider.
+func providerFields(p *Provider) []field {
+	models := modelFields(p)
+	switch {
+	case p.Mock != nil:
+		return append(models, mockFields(p.Mock)...)
+	case slices.Contains(subscriptions, p.ID):
+		return slices.Concat(models, httpFields(p), subscriptionFields())
+	}
+	return slices.Concat(models, httpFields(p), []field{
+		{"apiKeyEnvVar", func(v value) { v.keyVariable(p) }},
+	})
+}
+
+// modelFields are the models by tier, flat or under "models".
+func modelFields(p *Provider) []field {
+	seen := map[string]value{}
+	var flat, nested []field
+	for _, tier := range subjects.Tiers {
+		read := func(v value) { v.model(p, tier, seen) }
+		flat = append(flat, field{tier, read})
+		nested = append(nested, field{tier, read})
+	}
+	return append(flat,
+		field{"models", fields(nested...)},
+		field{"availableModels", func(v value) { v.available(p) }},
+	)
+}
+
+// model reads a tier's model; an empty text takes it away.
+func (v value) model(p *Provider, tier string, seen map[string]value) {
+	if first, twice := seen[tier]; twice {
+		v.fault("set twice, as %s on line %d too; keep one", first.path, first.pos.line)
+		return
+	}
+	seen[tier] = v
+	if v.cleared() {
+		delete(p.Models, tier)
+		return
+	}
+	if model, ok := v.name(); ok {
+		p.Models[tier] = model
+	}
+}
+
+// cleared reports whether the value is a text that is empty, which takes a
+// default away.
+func (v value) cleared() bool {
+	raw, ok := rawText(v.node)
+	if !ok {
+		return false
+	}
+	out, problem := expand(raw, v.d.env)
+	return problem == "" && out == ""
+}
+
+func (v value) available(p *Provider) {
+	all, ok := v.items()
+	models := make([]string, 0, len(all))
+	for _, item := range all {
+		model, fine := item.name()
+		switch {
+		case !fine:
+		case slices.Contains(models, model):
+			item.fault("%s stands in the list twice; keep one", show(model))
+		default:
+			models = append(models, model)
+		}
+	}
+	if ok {
+		p.AvailableModels = models
+	}
+}
+
+func httpFields(p *Provider) []field {
+	return []field{
+		{"baseUrl", func(v value) { v.baseURL(p) }},
+		{"timeout", millis(&p.Timeout, 0, maxMillis)},
+		{"idleTimeout", millis(&p.IdleTimeout, 1, maxMillis)},
+		{"streamUsage", boolean(&p.StreamUsage)},
+	}
+}
+
+// keyVariable reads the name of the variable that has the key. The text is
+// not shown in a fault: people put the key itself here.
+func (v value) keyVariable(p *Provider) {
+	if v.cleared() {
+		p.APIKeyEnv = ""
+		return
+	}
+	name, ok := v.text()
+	switch {
+	case !ok:
+	case !variableName.MatchString(name) || len(name) > subjects.MaxName:
+		v.fault("is not the name of an environment variable (A-Z, 0-9 and _); put the key in a variable and that one's name here")
+	default:
+		p.APIKeyEnv = name
+	}
+}
+
+func (v value) baseURL(p *Provider) {
+	if v.cleared() {
+		p.BaseURL = ""
+		return
+	}
+	text, ok := v.text()
+	if !ok {
+		return
+	}
+	base, problem := parseBaseURL(text)
+	if problem != "" {
+		v.fault("%s", problem)
+		return
+	}
+	p.BaseURL = base
+}
+
+func subscriptionFields() []field {
+	var yes bool
+	var n int
+	return []field{
+		{"cliCommand", unbuilt("subscriptions are not built yet; no command is run", func(v value) { v.name() })},
+		{"quotaTracking", unbuilt("quotas are not tracked yet", fields(
+			field{"enabled", boolean(&yes)},
+			field{"softLimitPerHour", whole(&n, count)},
+		))},
+	}
+}
+
+// mockFields are the mock's own behaviour and that by task. A task starts from
+// the whole of the mock's own, wherever in the file that stands.
+func mockFields(m *Mock) []field {
+	return append(behaviourFields(&m.Default), field{"tasks", func(v value) {
+		v.d.later = append(v.d.later, func() { v.mockTasks(m) })
+	}})
+}
+
+func (v value) mockTasks(m *Mock) {
+	for _, e := range v.entries(same) {
+		if problem := badName(e.key); problem != "" {
+			e.pos = e.at
+			e.fault("the task name %s", problem)
+			continue
+		}
+		b := m.Default
+		e.object(behaviourFields(&b)...)
+		m.Tasks[e.key] = b
+	}
+}
+
+func behaviourFields(b *MockBehaviour) []field {
+	const day, many = int64(24 * time.Hour / time.Millisecond), 100_000
+	tokens := bounds{0, 1_000_000_000, "tokens"}
+	return []field{
+		{"latency_ms", millis(&b.Latency, 0, maxMillis)},
+		{"chunk_delay_ms", millis(&b.ChunkDelay, 0, maxMillis)},
+		{"chunks", whole(&b.Chunks, bounds{lo: 0, hi: many})},
+		{"input_tokens", whole(&b.InputTokens, tokens)},
+		{"output_tokens", whole(&b.OutputTokens, tokens)},
+		{"content", func(v value) {
+			if text, ok := v.text(); ok {
+				b.Content = text
+			}
+		}},
+		{"error", func(v value) { v.mockError(b) }},
+		{"errors", whole(&b.Errors, bounds{lo: 0, hi: maxCount})},
+		{"retry_after_ms", millis(&b.RetryAfter, 0, day)},
+		{"fail_after_chunks", whole(&b.FailAfterChunks, bounds{lo: 0, hi: many})},
+	}
+}
+
+// mockError reads the kind of failure; an empty text means none.
+func (v value) mockError(b *MockBehaviour) {
+	if v.cleared() {
+		b.Error = ""
+		return
+	}
+	kind := ""
+	oneOf(&kind, kindNames())(v)
+	if kind != "" {
+		b.Error = subjects.Kind(kind)
+	}
+}

@@ -1,0 +1,418 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+
+	"github.com/sluice-llm/sluice/subjects"
+)
+
+// maxVisits bounds the values read from one file, so that aliases of aliases
+// cannot multiply them.
+const maxVisits = 50_000
+
+// value is one value of the file and where it stands.
+type value struct {
+	d    *decoder
+	node ast.Node
+	path string
+	pos  position
+}
+
+// entry is one key of a mapping with its value.
+type entry struct {
+	key string
+	at  position
+	value
+}
+
+// field is one key that a mapping may have, in its documented spelling.
+type field struct {
+	name string
+	read func(value)
+}
+
+// empty reports whether nothing stands there.
+func (v value) empty() bool { return v.node.Type() == ast.NullType }
+
+// fault notes that something is wrong with the value.
+func (v value) fault(format string, args ...any) { v.suggest("", format, args...) }
+
+func (v value) suggest(name, format string, args ...any) {
+	v.d.add(Fault{
+		Line: v.pos.line, Column: v.pos.column, Path: v.path,
+		Message: fmt.Sprintf(format, args...), Suggestion: name,
+	})
+}
+
+// child makes the value of a node below v. Anchors and aliases are followed.
+func (v value) child(n ast.Node, path string) value {
+	c := value{d: v.d, node: n, path: path, pos: nodeAt(n)}
+	v.d.visits++
+	for hops := 0; ; hops++ {
+		switch n := c.node.(type) {
+		case *ast.AnchorNode:
+			c.node = n.Value
+		case *ast.AliasNode:
+			c.node = v.d.doc.anchors[n.Value.GetToken().Value]
+		default:
+			return c
+		}
+		if c.node == nil || hops > maxFlowDepth {
+			c.fault("the alias names no anchor (&name) of this file")
+			c.node = ast.Null(token.New("", "", &token.Position{Line: c.pos.line, Column: c.pos.column}))
+			return c
+		}
+	}
+}
+
+func join(path, key string) string {
+	if looksSecret(key) {
+		key = "(" + show(key) + ")"
+	} else if strings.ContainsFunc(key, func(r rune) bool { return !unicode.IsPrint(r) }) || len(key) > 80 {
+		key = show(key)
+	}
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// entries reads a mapping; an empty value is an empty mapping. alike says
+// which keys are one and the same; the second of two is a fault.
+func (v value) entries(alike func(string) string) []entry {
+	m, ok := v.node.(*ast.MappingNode)
+	if !ok {
+		if !v.empty() {
+			v.fault("found %s; must be keys with values", describe(v.node))
+		}
+		return nil
+	}
+	var all []entry
+	seen := map[string]entry{}
+	for _, kv := range m.Values {
+		if v.d.exhausted() {
+			break
+		}
+		e := v.entry(kv)
+		if first, twice := seen[alike(e.key)]; twice {
+			e.twice(first)
+			continue
+		}
+		seen[alike(e.key)] = e
+		all = append(all, e)
+	}
+	return all
+}
+
+func (v value) entry(kv *ast.MappingValueNode) entry {
+	key := keyText(kv.Key)
+	return entry{key: key, at: at(kv.Key.GetToken()), value: v.child(kv.Value, join(v.path, key))}
+}
+
+func keyText(k ast.MapKeyNode) string {
+	if s, ok := k.(*ast.StringNode); ok {
+		return s.Value
+	}
+	return k.GetToken().Value
+}
+
+func (e entry) twice(first entry) {
+	e.pos = e.at
+	if e.key == first.key {
+		e.fault("set twice, first on line %d; keep one", first.at.line)
+		return
+	}
+	e.fault("another spelling of %s, which is set on line %d; keep one", first.key, first.at.line)
+}
+
+func same(key string) string { return key }
+
+// snake writes camelCase as snake_case, so that both spell one key.
+func snake(key string) string {
+	var b strings.Builder
+	for i, r := range key {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// object reads a mapping with a fixed set of keys, in either spelling.
+func (v value) object(own ...field) { v.objectWith(own, nil) }
+
+// objectWith is object with keys aside: known only to say why they are not read.
+func (v value) objectWith(own, aside []field) {
+	for _, e := range v.entries(snake) {
+		alike := func(f field) bool { return snake(f.name) == snake(e.key) }
+		i := slices.IndexFunc(own, alike)
+		j := slices.IndexFunc(aside, alike)
+		switch {
+		case i >= 0:
+			e.path = join(v.path, own[i].name)
+			v.d.places[e.path] = e.pos
+			own[i].read(e.value)
+		case j >= 0:
+			e.pos = e.at
+			aside[j].read(e.value)
+		default:
+			e.unknown(own)
+		}
+	}
+}
+
+// unknown refuses a key, with the nearest valid one or all of them.
+func (e entry) unknown(own []field) {
+	e.pos = e.at
+	names := make([]string, len(own))
+	for i, f := range own {
+		names[i] = f.name
+	}
+	if near := nearest(e.key, names); near != "" {
+		e.suggest(near, "unknown key")
+		return
+	}
+	e.fault("unknown key; the keys here are %s", list(names))
+}
+
+// items reads a list.
+func (v value) items() ([]value, bool) {
+	s, ok := v.node.(*ast.SequenceNode)
+	if !ok {
+		v.fault("found %s; must be a list such as [a, b], or [] for none", describe(v.node))
+		return nil, false
+	}
+	all := make([]value, 0, len(s.Values))
+	for i, n := range s.Values {
+		if v.d.exhausted() {
+			break
+		}
+		all = append(all, v.child(n, fmt.Sprintf("%s[%d]", v.path, i)))
+	}
+	return all, true
+}
+
+// text reads a text, with its variables put in.
+func (v value) text() (string, bool) {
+	raw, ok := rawText(v.node)
+	if !ok {
+		v.fault("found %s; must be a text%s", describe(v.node), quoteHint(v.node))
+		return "", false
+	}
+	return v.expanded(raw)
+}
+
+func rawText(n ast.Node) (string, bool) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.LiteralNode:
+		return n.Value.Value, true
+	}
+	return "", false
+}
+
+func quoteHint(n ast.Node) string {
+	switch n.(type) {
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		return "; put it in quotes"
+	}
+	return ""
+}
+
+func (v value) expanded(raw string) (string, bool) {
+	if len(raw) > maxText {
+		v.fault("has %d bytes; at most %d", len(raw), maxText)
+		return "", false
+	}
+	if !hasReference(raw) {
+		return raw, true
+	}
+	out, problem := expand(raw, v.d.env)
+	if problem == "" {
+		v.d.expanded += len(out)
+		problem = v.unfit(out)
+	}
+	if problem != "" {
+		v.fault("%s", problem)
+		return "", false
+	}
+	return out, true
+}
+
+func (v value) unfit(out string) string {
+	switch {
+	case v.d.expanded > maxExpanded:
+		return fmt.Sprintf("the file's values are longer than %d bytes with their variables", maxExpanded)
+	case !utf8.ValidString(out):
+		return "the variable's value is not UTF-8"
+	}
+	return ""
+}
+
+// plain reads a scalar that is no text: what stands there without quotes, or
+// what variables made of it. must says what is wanted.
+func (v value) plain(must string) (string, bool) {
+	switch n := v.node.(type) {
+	case *ast.StringNode:
+		if hasReference(n.Value) {
+			return v.expanded(n.Value)
+		}
+		if n.Token.Type == token.StringType {
+			return n.Value, true
+		}
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		return n.GetToken().Value, true
+	}
+	v.wrong(must)
+	return "", false
+}
+
+// wrong says what was found where something else must stand.
+func (v value) wrong(must string) {
+	found := describe(v.node)
+	if s, ok := v.node.(*ast.StringNode); ok && s.Token.Type != token.StringType && !hasReference(s.Value) {
+		found = "the quoted text " + found
+	}
+	v.fault("found %s; %s", found, must)
+}
+
+// bounds are the least and the greatest value of a number, and its unit.
+type bounds struct {
+	lo, hi int64
+	unit   string
+}
+
+func (b bounds) must() string {
+	unit := b.unit
+	if unit != "" {
+		unit = " of " + unit
+	}
+	return fmt.Sprintf("must be a whole number%s from %d to %d", unit, b.lo, b.hi)
+}
+
+// parseWhole reads a whole number in plain digits within bounds.
+func parseWhole(text string, b bounds) (int64, bool) {
+	if text == "" || len(text) > 18 || strings.Trim(text, "0123456789") != "" {
+		return 0, false
+	}
+	if text[0] == '0' && len(text) > 1 {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil && n >= b.lo && n <= b.hi
+}
+
+// whole reads a whole number into to.
+func whole[T ~int | ~int64](to *T, b bounds) func(value) {
+	return func(v value) {
+		text, ok := v.plain(b.must())
+		if !ok {
+			return
+		}
+		n, fits := parseWhole(text, b)
+		if !fits {
+			v.wrong(b.must())
+			return
+		}
+		*to = T(n)
+	}
+}
+
+// millis reads milliseconds into a duration.
+func millis(to *time.Duration, lo, hi int64) func(value) {
+	return func(v value) {
+		ms := int64(-1)
+		whole(&ms, bounds{lo, hi, "milliseconds"})(v)
+		if ms >= 0 {
+			*to = time.Duration(ms) * time.Millisecond
+		}
+	}
+}
+
+// decimal reads a number from 0 to hi into to.
+func decimal(to *float64, hi float64) func(value) {
+	must := fmt.Sprintf("must be a number from 0 to %g", hi)
+	return func(v value) {
+		text, ok := v.plain(must)
+		if !ok {
+			return
+		}
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil || n < 0 || n > hi || math.IsNaN(n) {
+			v.wrong(must)
+			return
+		}
+		*to = n
+	}
+}
+
+// boolean reads true or false into to.
+func boolean(to *bool) func(value) {
+	const must = "must be true or false, without quotes"
+	return func(v value) {
+		text, ok := v.plain(must)
+		if !ok {
+			return
+		}
+		text = strings.ToLower(text)
+		if text != "true" && text != "false" {
+			v.wrong(must)
+			return
+		}
+		*to = text == "true"
+	}
+}
+
+// oneOf reads one of a few words into to.
+func oneOf(to *string, words []string) func(value) {
+	return func(v value) {
+		text, ok := v.text()
+		switch {
+		case !ok:
+		case slices.Contains(words, text):
+			*to = text
+		default:
+			v.suggest(nearest(text, words), "found %s; must be one of %s", describe(v.node), list(words))
+		}
+	}
+}
+
+// name reads a model id, task or the like: short, one line, nothing around it.
+func (v value) name() (string, bool) {
+	text, ok := v.text()
+	if !ok {
+		return "", false
+	}
+	if problem := badName(text); problem != "" {
+		v.fault("found %s; %s", describe(v.node), problem)
+		return "", false
+	}
+	return text, true
+}
+
+// badName says why text is no name; "" when it is one.
+func badName(text string) string {
+	switch {
+	case text == "":
+		return "must not be empty"
+	case len(text) > subjects.MaxName:
+		return fmt.Sprintf("has %d bytes, must have at most %d", len(text), subjects.MaxName)
+	case strings.TrimSpace(text) != text:
+		return "must have no space around it"
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return "must have no control character in it"
+	}
+	return ""
+}
