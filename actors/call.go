@@ -1,0 +1,559 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/failsafe-go/failsafe-go"
+
+	"github.com/sluice-llm/sluice/providers"
+	"github.com/sluice-llm/sluice/routing"
+	"github.com/sluice-llm/sluice/subjects"
+	"github.com/sluice-llm/sluice/wire"
+)
+
+// Incoming is one request as it came in.
+type Incoming struct {
+	*subjects.Msg
+	// Class is the subject's class; "" = by the header Llm-Class or process_classes.
+	Class string
+	// Provider is set for a call aimed at exactly one provider.
+	Provider string
+	// Inbox is where the caller listens, for calls over NATS.
+	Inbox string
+}
+
+// Reply sends one message to the caller. The message is valid until it returns.
+type Reply func(*subjects.Msg) error
+
+// call is one request's whole life. It belongs to one goroutine.
+type call struct {
+	e     *Engine
+	in    Incoming
+	out   Reply
+	start time.Time
+
+	id    string
+	given bool // the caller chose the id
+	runs  int  // how often this id has run, this run included
+	class string
+	req   *wire.Request
+	route *routing.Decision
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	record *recorder
+
+	trail    []subjects.Attempt
+	queued   time.Duration // in line, and backing off
+	provider time.Duration // inside the provider
+	reached  bool
+	enc      wire.StreamEncoder
+	begun    bool // the first stream message has gone out
+	lastResp *wire.Response
+	lastCand subjects.Candidate
+	position int
+}
+
+// Serve runs one call to its end in the calling goroutine. It sends exactly one
+// terminal message: a result, a sentinel after a stream, or an error (followed
+// by the sentinel when a stream had begun). It never panics.
+func (e *Engine) Serve(ctx context.Context, in Incoming, out Reply) {
+	c := &call{e: e, in: in, out: out, start: time.Now(), class: in.Class}
+	size := int64(len(in.Data))
+	e.active.Add(1)
+	e.inFlight.Add(1)
+	e.bytes.Add(size)
+	var err error
+	defer func() {
+		c.finish(err)
+		e.bytes.Add(-size)
+		e.inFlight.Add(-1)
+		e.active.Done()
+	}()
+	err = c.serve(ctx)
+}
+
+// admit refuses what must not start: each refusal costs no token.
+func (c *call) admit() error {
+	e := c.e
+	p := &e.cfg.Pools
+	if e.draining.Load() {
+		err := subjects.Errorf(subjects.KindNoProvider, "this node is shutting down; try again: another node or its successor will answer")
+		err.RetryAfter = time.Second
+		return err
+	}
+	if refusal := e.usage.refuse(); refusal != nil {
+		again := *refusal
+		return &again
+	}
+	if n := e.inFlight.Load(); n > int64(p.MaxCalls) {
+		return subjects.Errorf(subjects.KindPoolFull, "%d calls are waiting or running on this node, the bound pools.max_calls; send fewer at once or try again later", p.MaxCalls)
+	}
+	if n := e.bytes.Load(); n > p.MaxBytes {
+		return subjects.Errorf(subjects.KindPoolFull, "the requests on this node hold more than %d MiB, the bound pools.max_bytes; send fewer at once or try again later", p.MaxBytes>>20)
+	}
+	return nil
+}
+
+// serve reads and admits the request, registers the call, runs it under its
+// deadline, and takes it out again.
+func (c *call) serve(ctx context.Context) (err error) {
+	defer c.recovered("request", &err)
+	if err := c.read(); err != nil {
+		return err
+	}
+	if err := c.admit(); err != nil {
+		return err
+	}
+	ctx, cancelTimer := context.WithTimeout(ctx, c.timeout())
+	defer cancelTimer()
+	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	defer c.cancel(nil)
+	first, err := c.register()
+	if err != nil || !first {
+		return err
+	}
+	err = c.run()
+	c.leave(err)
+	return err
+}
+
+// run routes, tries, records and answers. A panic is an error like any other.
+func (c *call) run() (err error) {
+	defer c.recovered("call", &err)
+	if err := c.decide(); err != nil {
+		return err
+	}
+	resp, err := c.tryChain()
+	return c.conclude(resp, err)
+}
+
+// recovered turns a panic into an error; to be deferred.
+func (c *call) recovered(where string, err *error) {
+	if p := recover(); p != nil {
+		*err = panicError(p)
+		c.e.log.Error(where+" panicked", "call", c.id, "provider", c.lastCand.Provider, "panic", errors.Unwrap(*err), "stack", string(debug.Stack()))
+	}
+}
+
+func (c *call) timeout() time.Duration {
+	if c.req.Head.Timeout > 0 {
+		return c.req.Head.Timeout
+	}
+	return c.e.cfg.Retry.CallTimeout
+}
+
+// register enters the call in the registry. Not first: another call with this
+// id has answered, or was waited for, and its answer has been sent.
+func (c *call) register() (first bool, err error) {
+	b := begin{id: c.id, form: answerForm{c.req.Wire, c.req.Head.Stream}, cancel: c.cancel, inbox: c.in.Inbox}
+	if !c.given {
+		c.e.sys.send(c.e.calls, b)
+		c.runs = 1
+		return true, nil
+	}
+	got, err := ask(c.ctx, c.e.sys, c.e.calls, func(r chan<- begun) any { b.reply = r; return b })
+	if err == nil {
+		err = got.err
+	}
+	switch {
+	case err != nil:
+		return false, err
+	case got.answer != nil:
+		return false, c.send(got.answer)
+	case got.wait != nil:
+		select {
+		case a := <-got.wait:
+			if a == nil {
+				return false, subjects.Errorf(subjects.KindValidation, "callId: %q is answered, and its answer is too large for a second asker; use a new call id", c.id)
+			}
+			return false, c.send(a)
+		case <-c.ctx.Done():
+			return false, context.Cause(c.ctx)
+		}
+	}
+	c.runs = got.run
+	c.record = &recorder{out: c.out}
+	c.out = c.record.send
+	return true, nil
+}
+
+// send gives another call's answer, message by message.
+func (c *call) send(a answer) error {
+	c.begun = true
+	for _, m := range a {
+		if err := c.out(m); err != nil {
+			return err
+		}
+	}
+	return errAnswered
+}
+
+// errAnswered says that the terminal message has been sent.
+var errAnswered = errors.New("answered")
+
+// leave takes the call out of the registry. Its answer goes to those who asked
+// with the same id; an error is shown to those who wait now and not kept.
+func (c *call) leave(err error) {
+	if !c.given {
+		c.e.sys.send(c.e.calls, end{id: c.id})
+		return
+	}
+	if err != nil {
+		c.sendError(err)
+	}
+	c.e.sys.send(c.e.calls, end{id: c.id, ok: err == nil, answer: c.record.answer()})
+}
+
+// finish sends the error of a call that has not sent its terminal message, and
+// logs the call.
+func (c *call) finish(err error) {
+	if err != nil && !errors.Is(err, errAnswered) && !c.isAnswered() {
+		c.sendError(err)
+	}
+	c.logLine(err)
+}
+
+func (c *call) isAnswered() bool { return c.record != nil && c.record.ended }
+
+// decide resolves the route. An empty chain is the end of the call.
+func (c *call) decide() error {
+	h := &c.req.Head
+	job := routing.Job{
+		Task: h.Task, Tier: h.Tier, Process: h.Process, Provider: h.Provider, Model: h.Model,
+		Privacy: h.Privacy, Needs: h.Needs, ForcePaid: h.ForcePaid, Exact: c.in.Provider != "",
+	}
+	d, err := routing.Resolve(c.e.cfg, *c.e.snapshot.Load(), job)
+	if err != nil {
+		return err
+	}
+	c.route = d
+	c.trail = d.Trail()
+	if len(d.Chain) == 0 {
+		return routing.NoProvider(d)
+	}
+	return nil
+}
+
+// tryChain tries the candidates in order until one answers, or an error does
+// not advance the chain.
+func (c *call) tryChain() (*wire.Response, error) {
+	var errs []*subjects.Error
+	for i, cand := range c.route.Chain {
+		c.position, c.lastCand = i, cand
+		resp, err := c.tryProvider(cand)
+		c.lastResp = resp
+		if err == nil {
+			return resp, nil
+		}
+		if c.ctx.Err() != nil {
+			return resp, c.ended(err)
+		}
+		e := withProvider(subjects.AsError(err), cand.Provider)
+		errs = append(errs, e)
+		if c.begun || !c.e.cfg.FallbackOn[e.Kind] {
+			return resp, e
+		}
+	}
+	return c.lastResp, chainEnd(errs)
+}
+
+// ended is the error of a call whose context is over: the caller's cancel or
+// the deadline, whatever the provider made of it.
+func (c *call) ended(err error) error {
+	cause := context.Cause(c.ctx)
+	e := subjects.AsError(cause)
+	if e.Kind != subjects.KindTimeout {
+		return e
+	}
+	out := *e
+	out.Message = "the deadline of " + c.timeout().String() + " passed"
+	if !c.reached {
+		out.Message += " while the call waited in line for " + c.lastCand.Provider + "/" + c.lastCand.Model
+	}
+	return out.WithCause(err)
+}
+
+func withProvider(e *subjects.Error, provider string) *subjects.Error {
+	if e.Provider != "" {
+		return e
+	}
+	out := *e
+	out.Provider = provider
+	return &out
+}
+
+// chainEnd is the error of a chain at its end: the one provider's own error, or
+// NO_PROVIDER with the soonest time at which trying again makes sense.
+func chainEnd(errs []*subjects.Error) *subjects.Error {
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	var texts []string
+	limits := true
+	var soonest time.Duration
+	for _, e := range errs {
+		texts = append(texts, e.Provider+": "+string(e.Kind))
+		limits = limits && (e.Kind == subjects.KindRateLimited || e.Kind == subjects.KindQuotaExhausted)
+		if e.RetryAfter > 0 && (soonest == 0 || e.RetryAfter < soonest) {
+			soonest = e.RetryAfter
+		}
+	}
+	out := subjects.Errorf(subjects.KindNoProvider, "every provider of the chain failed: %s", strings.Join(texts, ", "))
+	out.RetryAfter = soonest
+	if limits {
+		out.HTTPStatus = 429
+	}
+	return out
+}
+
+// tryProvider makes up to three tries at one provider. Between them no slot is
+// held; a stream that has begun is not tried again.
+func (c *call) tryProvider(cand subjects.Candidate) (*wire.Response, error) {
+	start, spent := time.Now(), c.provider
+	var resp *wire.Response
+	_, err := c.e.retry.WithContext(c.ctx).GetWithExecution(func(x failsafe.Execution[*wire.Response]) (*wire.Response, error) {
+		r, err := c.attempt(cand, x.Retries())
+		resp = r
+		if err != nil && (c.begun || c.tooLateToRetry(err)) {
+			err = &finalError{err}
+		}
+		return r, err
+	})
+	c.queued += time.Since(start) - (c.provider - spent)
+	return resp, err
+}
+
+// finalError marks an error that must not be tried again at this provider.
+type finalError struct{ error }
+
+// Unwrap returns the error itself.
+func (f *finalError) Unwrap() error { return f.error }
+
+func final(err error) bool {
+	var f *finalError
+	return errors.As(err, &f)
+}
+
+func (c *call) tooLateToRetry(err error) bool {
+	wait := max(c.e.cfg.Retry.BaseDelay, subjects.AsError(err).RetryAfter)
+	deadline, ok := c.ctx.Deadline()
+	return c.ctx.Err() != nil || ok && time.Until(deadline) <= wait
+}
+
+// attempt waits for the slots, makes one try, and gives the slots back.
+func (c *call) attempt(cand subjects.Candidate, n int) (resp *wire.Response, err error) {
+	s, err := c.e.admission.acquire(c.ctx, cand.Provider, cand.Model, c.class)
+	if err != nil {
+		return nil, err
+	}
+	defer s.release()
+	start := time.Now()
+	c.reached = true
+	defer func() {
+		took := time.Since(start)
+		c.provider += took
+		outcome := subjects.OutcomeOK
+		if err != nil {
+			outcome = string(subjects.KindOf(err))
+		}
+		c.trail = append(c.trail, subjects.Attempt{Provider: cand.Provider, Model: cand.Model, Outcome: outcome, Ms: took.Milliseconds()})
+	}()
+	return c.ask(cand, n)
+}
+
+// ask makes the try itself, under the provider's own timeout.
+func (c *call) ask(cand subjects.Candidate, n int) (resp *wire.Response, err error) {
+	defer c.recovered("provider", &err)
+	ctx := c.ctx
+	pc := c.e.cfg.Providers[cand.Provider]
+	if pc != nil && pc.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, pc.Timeout)
+		defer cancel()
+	}
+	job := &providers.Job{Request: c.req, Model: cand.Model, Attempt: n}
+	p := c.e.o.Providers[cand.Provider]
+	if !c.req.Head.Stream {
+		return p.Complete(ctx, job)
+	}
+	c.enc = wire.NewStreamEncoder(c.req.Wire, &c.req.Head, c.id, cand.Model)
+	return p.Stream(ctx, job, func(ev *wire.Event) error { return c.enc.Event(ev, c.emit) })
+}
+
+// emit sends one stream message; the first carries the headers. A caller who
+// cannot be reached any more ends the call.
+func (c *call) emit(data []byte) error {
+	m := &subjects.Msg{Data: data}
+	if !c.begun {
+		m.Header = c.replyHeader()
+		c.begun = true
+	}
+	if err := c.out(m); err != nil {
+		c.cancel(errGone)
+		return errGone
+	}
+	return nil
+}
+
+func (c *call) replyHeader() subjects.Header {
+	h := subjects.Header{}
+	h.Set(subjects.HeaderCallID, c.id)
+	h.Set(subjects.HeaderProvider, c.lastCand.Provider)
+	h.Set(subjects.HeaderModel, c.lastCand.Model)
+	h.Set(subjects.HeaderCached, "false")
+	if c.lastResp != nil && len(c.lastResp.Warnings) > 0 {
+		h.Set(subjects.HeaderWarnings, strings.Join(c.lastResp.Warnings, ", "))
+	}
+	return h
+}
+
+// conclude records the call, if a provider was reached, and then sends the
+// terminal message of one that succeeded. err is what the chain ended with.
+func (c *call) conclude(resp *wire.Response, err error) error {
+	if resp == nil {
+		resp = &wire.Response{}
+	}
+	if err == nil {
+		err = wire.Decode(resp)
+	}
+	res := c.result(resp, err)
+	if c.reached {
+		stored := c.e.usage.write(c.usageRecord(res, err))
+		stored.wait()
+	}
+	if err != nil {
+		return err
+	}
+	total := time.Since(c.start)
+	res.OverheadMs = ms(total - c.queued - c.provider)
+	if c.req.Head.Stream {
+		if err := c.enc.Finish(resp, res, c.emit); err != nil {
+			return err
+		}
+		return c.out(&subjects.Msg{})
+	}
+	data, err := wire.EncodeResponse(c.req.Wire, resp, res)
+	if err != nil {
+		return err
+	}
+	return c.out(&subjects.Msg{Header: c.replyHeader(), Data: data})
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func (c *call) result(resp *wire.Response, err error) *subjects.Result {
+	h := &c.req.Head
+	account := routing.Account(c.lastCand.Provider)
+	raw := resp.Model
+	if raw == "" {
+		raw = c.lastCand.Model
+	}
+	res := &subjects.Result{
+		CallID: c.id, Content: resp.Text, ToolCalls: resp.ToolCalls, FinishReason: resp.FinishReason,
+		Provider: c.lastCand.Provider, Model: wire.CanonicalModel(raw), ModelRaw: raw,
+		Tier: c.route.Tier, Class: c.class, Process: h.Process, Subscription: account,
+		Usage: c.spent(resp, err), CostUSD: cost(account),
+		Local: account == subjects.SubscriptionLocal, Mock: account == subjects.SubscriptionMock,
+		Warnings: resp.Warnings, Attempts: c.trail,
+		LatencyMs: ms(c.provider), QueuedMs: ms(c.queued),
+	}
+	res.OverheadMs = ms(time.Since(c.start) - c.queued - c.provider)
+	return res
+}
+
+// cost is zero where nothing is billed per token, and not known elsewhere:
+// prices are not built yet.
+func cost(account string) *subjects.USD {
+	if account == subjects.SubscriptionAPIKey {
+		return nil
+	}
+	return new(subjects.USD)
+}
+
+// spent is what the provider reported, else an estimate marked so: of the whole
+// for an answer, of what had gone each way for one that was cut off. A request
+// that the provider refused spent nothing.
+func (c *call) spent(resp *wire.Response, err error) subjects.Usage {
+	u := resp.Usage
+	if resp.UsageKnown {
+		return u
+	}
+	kind := subjects.KindOf(err)
+	if err == nil || resp.OutputBytes > 0 || kind == subjects.KindTimeout || kind == subjects.KindCancelled {
+		u.InputTokens = max(u.InputTokens, c.req.EstimateInput())
+		u.OutputTokens = max(u.OutputTokens, (resp.OutputBytes+3)/4)
+		u.TotalTokens = u.InputTokens + u.OutputTokens
+		u.Estimated = true
+	}
+	return u
+}
+
+func (c *call) usageRecord(res *subjects.Result, err error) *subjects.UsageRecord {
+	rec := &subjects.UsageRecord{
+		ID: c.recordID(), Timestamp: subjects.Time{Time: time.Now()},
+		Provider: res.Provider, Model: res.Model, ModelRaw: res.ModelRaw, Process: res.Process,
+		Task: c.req.Head.Task, Class: res.Class, Tier: res.Tier, Subscription: res.Subscription,
+		InputTokens: res.Usage.InputTokens, OutputTokens: res.Usage.OutputTokens, TotalTokens: res.Usage.TotalTokens,
+		CacheReadTokens: res.Usage.CacheReadTokens, CacheWriteTokens: res.Usage.CacheWriteTokens,
+		ReasoningTokens: res.Usage.ReasoningTokens, TokensEstimated: res.Usage.Estimated,
+		CostUSD: res.CostUSD, LatencyMs: res.LatencyMs, QueuedMs: res.QueuedMs, OverheadMs: res.OverheadMs,
+		Outcome: subjects.OutcomeOK, ChainPosition: c.position, AttemptTrail: c.trail,
+	}
+	if err != nil {
+		rec.Outcome = string(subjects.KindOf(err))
+		rec.Partial = rec.TotalTokens > 0 || c.begun
+	}
+	if c.e.cfg.Usage.PromptPreview {
+		rec.PromptPreview = c.req.PromptPreview()
+	}
+	return rec
+}
+
+// recordID is the call id; a later run of an id whose earlier run failed has
+// its own record.
+func (c *call) recordID() string {
+	if c.runs > 1 {
+		return runID(c.id, c.runs)
+	}
+	return c.id
+}
+
+// sendError sends the error as the terminal message.
+func (c *call) sendError(err error) {
+	e := *subjects.AsError(err)
+	e.CallID = c.id
+	if e.Attempts == nil {
+		e.Attempts = slices.Clone(c.trail)
+	}
+	if cause := e.Unwrap(); cause != nil && e.Kind == subjects.KindProvider {
+		c.e.log.Warn("call failed inside", "call", c.id, "error", cause)
+	}
+	_ = c.out(e.Msg())
+	if c.begun {
+		_ = c.out(&subjects.Msg{})
+	}
+}
+
+func (c *call) logLine(err error) {
+	log := c.e.log
+	if !log.Enabled(context.Background(), logLevel) {
+		return
+	}
+	outcome := subjects.OutcomeOK
+	if err != nil && !errors.Is(err, errAnswered) {
+		outcome = string(subjects.KindOf(err))
+	}
+	process, task := "", ""
+	if c.req != nil {
+		process, task = c.req.Head.Process, c.req.Head.Task
+	}
+	log.Log(context.Background(), logLevel, "call", "call", c.id, "outcome", outcome, "class", c.class,
+		"process", process, "task", task, "provider", c.lastCand.Provider, "model", c.lastCand.Model,
+		"queued_ms", ms(c.queued), "latency_ms", ms(c.provider), "total_ms", ms(time.Since(c.start)))
+}

@@ -1,0 +1,301 @@
+// Package actors says who owns what state, and runs the calls.
+//
+// Two sentences decide where code goes. Actors own state: the slots of a model
+// pool and who waits for them (pool.go), the slots of a class (class.go), which
+// calls run (calls.go), which usage records wait for a log that cannot be
+// written (usagelog.go), how far the database is (aggregator.go). An actor never
+// blocks: no I/O, no sleeping, no waiting inside receive. Calls own time: a Call
+// is one goroutine with a context; it waits, asks actors by message with a reply
+// channel of one slot, and gives back what it took in one defer (call.go).
+//
+// # The life of a call
+//
+//	arrived → admitted → routed → (in line → attempt → backing off)* → recorded → answered
+//
+// It fails from any of these: a bad request, a full node, a draining one or a
+// log that cannot be written before a token is spent; a full queue, a deadline,
+// a cancel or a caller who left at any time; a provider's error after its tries
+// are used up; a panic. On each path the slots go back, the call leaves the
+// registry, a record is written if a provider was reached, and exactly one
+// terminal message is sent.
+package actors
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/failsafe-go/failsafe-go"
+	"github.com/failsafe-go/failsafe-go/retrypolicy"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-llm/sluice/config"
+	"github.com/sluice-llm/sluice/persistence"
+	"github.com/sluice-llm/sluice/providers"
+	"github.com/sluice-llm/sluice/routing"
+	"github.com/sluice-llm/sluice/subjects"
+	"github.com/sluice-llm/sluice/wire"
+)
+
+// Options is what an Engine is made of. All fields but Interest are needed.
+type Options struct {
+	Config    *config.Config
+	Providers map[string]providers.Provider
+	// Hosts says whether this node hosts a provider; nil = it hosts all.
+	Hosts func(provider string) bool
+	JS    jetstream.JetStream
+	Store *persistence.Store
+	Log   *slog.Logger
+	// Emit publishes an event; it must not block.
+	Emit func(subject string, event any)
+	// Interest reports whether anybody still listens on a reply inbox; nil when
+	// that cannot be known.
+	Interest func(inbox string) bool
+	// FreeSpace returns the free bytes of the disk that holds the data, if known.
+	FreeSpace func() (free uint64, known bool)
+	Version   string
+}
+
+// Engine runs the calls of one node. Safe for concurrent use.
+type Engine struct {
+	o       Options
+	cfg     *config.Config
+	log     *slog.Logger
+	started time.Time
+
+	sys       *system
+	admission *admission
+	calls     *actor.PID
+	usage     *usageLog
+	progress  *actor.PID
+	retry     failsafe.Executor[*wire.Response]
+	snapshot  atomic.Pointer[routing.Snapshot]
+
+	// inFlight and bytes are gauges of what the node holds, checked on arrival.
+	inFlight atomic.Int64
+	bytes    atomic.Int64
+	draining atomic.Bool
+
+	base   context.Context
+	stop   context.CancelCauseFunc
+	active sync.WaitGroup // calls
+	work   sync.WaitGroup // background goroutines
+}
+
+var errStopped = subjects.Errorf(subjects.KindCancelled, "the node was stopped while the call ran")
+
+// NewEngine starts the actors and the background work. Close ends them.
+func NewEngine(o Options) *Engine {
+	e := &Engine{o: o, cfg: o.Config, log: o.Log, started: time.Now(), sys: newSystem(o.Log)}
+	e.base, e.stop = context.WithCancelCause(context.Background())
+	e.admission = newAdmission(e.sys, &e.cfg.Pools, o.Emit)
+	e.calls = e.sys.spawn(newCalls())
+	e.usage = newUsageLog(e.sys, o.JS, o.Log, e.cfg.Usage.MaxPending, o.Emit)
+	e.progress = e.sys.spawn(&aggregator{})
+	e.retry = failsafe.With(e.retryPolicy())
+	e.refresh()
+	p := &pump{sys: e.sys, actor: e.progress, js: o.JS, store: o.Store, log: o.Log, space: e.databaseSpace}
+	e.background(func() { p.run(e.base) })
+	e.background(func() { e.every(10*time.Second, e.refresh) })
+	e.background(func() { e.every(time.Second, e.watchDisk) })
+	e.background(func() { e.every(time.Hour, func() { o.Store.GC() }) })
+	if o.Interest != nil {
+		e.background(func() { e.watchInboxes() })
+	}
+	e.watchDisk()
+	return e
+}
+
+func (e *Engine) background(f func()) {
+	e.work.Add(1)
+	go func() {
+		defer e.work.Done()
+		f()
+	}()
+}
+
+func (e *Engine) every(d time.Duration, f func()) {
+	t := time.NewTicker(d)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			f()
+		case <-e.base.Done():
+			return
+		}
+	}
+}
+
+// retryPolicy tries a provider again by error kind, with exponential backoff.
+// The provider's Retry-After is a floor: jitter only adds to it.
+func (e *Engine) retryPolicy() retrypolicy.RetryPolicy[*wire.Response] {
+	r := e.cfg.Retry
+	return retrypolicy.NewBuilder[*wire.Response]().
+		HandleIf(func(_ *wire.Response, err error) bool { return e.worthRetrying(err) }).
+		WithMaxAttempts(r.MaxAttempts).
+		WithDelayFunc(func(x failsafe.ExecutionAttempt[*wire.Response]) time.Duration {
+			wait := min(r.BaseDelay<<min(x.Retries(), 16), r.MaxDelay)
+			if err := subjects.AsError(x.LastError()); err != nil {
+				wait = max(wait, err.RetryAfter)
+			}
+			return wait + time.Duration(r.Jitter*rand.Float64()*float64(wait)) //nolint:gosec // jitter, not a secret
+		}).
+		ReturnLastFailure().
+		Build()
+}
+
+func (e *Engine) worthRetrying(err error) bool {
+	if err == nil {
+		return false
+	}
+	k := subjects.AsError(err)
+	return k.Kind.Retryable() && k.RetryAfter <= e.cfg.Retry.MaxDelay && !final(err)
+}
+
+// refresh looks at each provider again and says when one came or went.
+func (e *Engine) refresh() {
+	snap := make(routing.Snapshot, len(e.o.Providers))
+	var old routing.Snapshot
+	if p := e.snapshot.Load(); p != nil {
+		old = *p
+	}
+	for id, p := range e.o.Providers {
+		st := e.look(id, p)
+		snap[id] = st
+		if was, ok := old[id]; ok && was.Available != st.Available {
+			e.o.Emit(subjects.ProviderStatus(id), &providerStatusEvent{Provider: id, Available: st.Available, Reason: st.Detail, At: subjects.Time{Time: time.Now()}})
+		}
+	}
+	e.snapshot.Store(&snap)
+}
+
+// providerStatusEvent is the payload of llm.provider_status.<provider>.
+type providerStatusEvent struct {
+	Provider  string        `json:"provider"`
+	Available bool          `json:"available"`
+	Reason    string        `json:"reason,omitempty"`
+	At        subjects.Time `json:"at"`
+}
+
+func (e *Engine) look(id string, p providers.Provider) routing.State {
+	if e.o.Hosts != nil && !e.o.Hosts(id) {
+		return routing.State{Reason: routing.ReasonNotHosted, Detail: "not hosted on this node (--providers); calls between nodes are not built yet"}
+	}
+	if err := p.Check(); err != nil {
+		return routing.State{Reason: routing.ReasonUnavailable, Detail: subjects.AsError(err).Message}
+	}
+	return routing.State{Available: true, Has: p.Capabilities()}
+}
+
+// watchInboxes cancels the calls whose NATS caller has gone: nobody listens on
+// the reply inbox in two looks, a second apart.
+func (e *Engine) watchInboxes() {
+	gone := map[string]bool{}
+	e.every(time.Second, func() {
+		inboxes, err := ask(e.base, e.sys, e.calls, func(r chan<- map[string]string) any { return listInboxes{r} })
+		if err != nil {
+			return
+		}
+		next := map[string]bool{}
+		for id, inbox := range inboxes {
+			if e.o.Interest(inbox) {
+				continue
+			}
+			next[id] = true
+			if gone[id] {
+				e.sys.send(e.calls, cancelCall{id, errGone})
+			}
+		}
+		gone = next
+	})
+}
+
+var errGone = subjects.Errorf(subjects.KindCancelled, "the caller went away")
+
+// watchDisk closes the door for new calls while the disk is nearly full.
+func (e *Engine) watchDisk() {
+	free, known := e.o.FreeSpace()
+	if !known {
+		return
+	}
+	var full *subjects.Error
+	if int64(free) < e.cfg.Usage.ReserveBytes {
+		full = subjects.Errorf(subjects.KindNoProvider,
+			"the disk of the data folder has %d MiB free, less than the reserve of %d MiB (usage.reserve_bytes): no new call is started; free some space",
+			free>>20, e.cfg.Usage.ReserveBytes>>20)
+		full.RetryAfter = maxRetryDelay
+	}
+	e.sys.send(e.usage.keeper, diskState{full})
+}
+
+// databaseSpace says whether the database may be written: its files are mapped
+// into memory, and a write to a full disk would kill the process. The stream
+// holds what waits.
+func (e *Engine) databaseSpace() error {
+	free, known := e.o.FreeSpace()
+	if !known || int64(free) >= e.cfg.Usage.ReserveBytes/4 {
+		return nil
+	}
+	return subjects.Errorf(subjects.KindNoProvider, "the disk is full; the database waits")
+}
+
+// Gauges counts what the node holds now, for $SRV.STATS.
+func (e *Engine) Gauges() map[string]int64 {
+	return map[string]int64{"inFlight": e.inFlight.Load(), "bytes": e.bytes.Load()}
+}
+
+// StopAccepting refuses every later call.
+func (e *Engine) StopAccepting() { e.draining.Store(true) }
+
+// Drain refuses new calls and waits for the running ones; those still running
+// when ctx ends are cancelled and waited for.
+func (e *Engine) Drain(ctx context.Context) error {
+	e.StopAccepting()
+	idle := make(chan struct{})
+	go func() {
+		e.active.Wait()
+		close(idle)
+	}()
+	var err error
+	select {
+	case <-idle:
+	case <-ctx.Done():
+		err = ctx.Err()
+		e.sys.send(e.calls, cancelAll{errStopped})
+		select {
+		case <-idle:
+		case <-time.After(5 * time.Second):
+		}
+	}
+	e.flush()
+	return err
+}
+
+// flush waits until the database holds what this node has logged, 5 s at most.
+// What is left is in the stream and is applied at the next start.
+func (e *Engine) flush() {
+	ctx, cancel := context.WithTimeout(e.base, 5*time.Second)
+	defer cancel()
+	_ = e.reach(ctx)
+}
+
+// reach waits until the database holds the last record that this node logged.
+func (e *Engine) reach(ctx context.Context) error {
+	_, err := ask(ctx, e.sys, e.progress, func(r chan<- struct{}) any { return reached{e.usage.lastSeq.Load(), r} })
+	return err
+}
+
+// Close ends the background work and the actors. Calls still running are
+// cancelled; Drain first to let them finish.
+func (e *Engine) Close() {
+	e.StopAccepting()
+	e.sys.send(e.calls, cancelAll{errStopped})
+	e.stop(errStopped)
+	e.work.Wait()
+	e.sys.close()
+}

@@ -1,0 +1,243 @@
+package actors
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/sluice-llm/sluice/config"
+	"github.com/sluice-llm/sluice/routing"
+	"github.com/sluice-llm/sluice/subjects"
+	"github.com/sluice-llm/sluice/wire"
+)
+
+// queryTimeout bounds the work for one query.
+const queryTimeout = 5 * time.Second
+
+// Query answers one of the query and admin subjects. The answer is written as
+// JSON by the caller.
+type Query func(ctx context.Context, body []byte) (any, error)
+
+// Queries returns the handlers of the query and admin subjects.
+func (e *Engine) Queries() map[string]Query {
+	return map[string]Query{
+		subjects.QueryHealth:       func(ctx context.Context, _ []byte) (any, error) { return e.health(ctx), nil },
+		subjects.QueryProviders:    func(context.Context, []byte) (any, error) { return e.providers(), nil },
+		subjects.QueryModels:       func(context.Context, []byte) (any, error) { return e.models(), nil },
+		subjects.QueryRoute:        e.explain,
+		subjects.QueryUsageSummary: e.usageSummary,
+		subjects.QueryUsageRecent:  e.usageRecent,
+		subjects.QueryMetrics:      notBuilt("in-memory metrics"),
+		subjects.AdminQuotaReset:   notBuilt("subscription quotas"),
+		subjects.AdminCacheClear:   notBuilt("the cache"),
+		subjects.AdminReload:       notBuilt("reloading the configuration while running; restart the node"),
+	}
+}
+
+func notBuilt(what string) Query {
+	return func(context.Context, []byte) (any, error) {
+		err := subjects.Errorf(subjects.KindValidation, "not built yet in this version: %s", what)
+		err.HTTPStatus = 501
+		return nil, err
+	}
+}
+
+// readQuery decodes a query's body, which may be empty, and refuses unknown fields.
+func readQuery(body []byte, into any) error {
+	if len(body) == 0 {
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return subjects.Errorf(subjects.KindValidation, "query: %w; send a JSON object with the fields of docs/subjects.md, or nothing", err)
+	}
+	return nil
+}
+
+func (e *Engine) health(ctx context.Context) *subjects.Health {
+	pools, classes := e.admission.stats(ctx)
+	h := &subjects.Health{
+		Status: "ok", Version: e.o.Version, Mode: e.cfg.Mode,
+		UptimeSeconds:    int64(time.Since(e.started).Seconds()),
+		InFlightRequests: int(e.inFlight.Load()),
+		Providers:        map[string]subjects.ProviderHealth{}, Pools: pools, Classes: classes,
+	}
+	snap := *e.snapshot.Load()
+	for id, st := range snap {
+		usable := st.Available && allowed(e.cfg.Mode, id)
+		h.CanServe = h.CanServe || usable
+		h.Providers[id] = subjects.ProviderHealth{Available: st.Available, Reason: st.Detail, Mode: reachedBy(id)}
+	}
+	if !h.CanServe {
+		h.Reasons = append(h.Reasons, "no provider can serve in mode "+e.cfg.Mode+": see providers for the reasons")
+	}
+	e.usageHealth(ctx, h)
+	if e.draining.Load() {
+		h.CanServe = false
+		h.Reasons = append(h.Reasons, "shutting down")
+	}
+	if len(h.Reasons) > 0 {
+		h.Status = "degraded"
+	}
+	return h
+}
+
+func (e *Engine) usageHealth(ctx context.Context, h *subjects.Health) {
+	kept := e.usage.state(ctx)
+	agg, _ := ask(ctx, e.sys, e.progress, func(r chan<- aggregatorInfo) any { return aggregatorState{r} })
+	h.Usage = subjects.UsageHealth{Pending: kept.pending, LastSeq: e.usage.lastSeq.Load(), AppliedSeq: agg.seq, Error: kept.err}
+	if refusal := e.usage.refuse(); refusal != nil {
+		h.CanServe = false
+		h.Reasons = append(h.Reasons, refusal.Message)
+	}
+	if agg.reason != "" {
+		h.Reasons = append(h.Reasons, "the usage database is behind: "+agg.reason)
+	}
+}
+
+// allowed reports whether a mode lets calls go to a provider.
+func allowed(mode, id string) bool {
+	switch mode {
+	case config.ModeMock:
+		return id == "mock"
+	case config.ModeLocal:
+		return routing.Local(id)
+	}
+	return id != "mock"
+}
+
+func reachedBy(id string) string {
+	switch routing.Account(id) {
+	case subjects.SubscriptionAPIKey:
+		return "api"
+	case subjects.SubscriptionLocal:
+		return "local"
+	case subjects.SubscriptionMock:
+		return "mock"
+	}
+	return "subscription"
+}
+
+func (e *Engine) providers() *subjects.ProvidersReply {
+	snap := *e.snapshot.Load()
+	out := &subjects.ProvidersReply{}
+	for _, id := range config.ProviderIDs {
+		st := snap[id]
+		models := map[string]string{}
+		if p := e.cfg.Providers[id]; p != nil && p.Models != nil {
+			models = p.Models
+		}
+		out.Providers = append(out.Providers, subjects.ProviderInfo{
+			Provider: id, Available: st.Available, Reason: st.Detail, Account: routing.Account(id),
+			Models: models, Capabilities: st.Has.Names(),
+		})
+	}
+	return out
+}
+
+// models lists what a caller may ask for: auto, the tiers, and the models of
+// the providers that can serve.
+func (e *Engine) models() *subjects.ModelsReply {
+	out := &subjects.ModelsReply{Models: []subjects.ModelInfo{{ID: "auto", Provider: "sluice"}}}
+	for _, t := range subjects.Tiers {
+		out.Models = append(out.Models, subjects.ModelInfo{ID: t, Provider: "sluice"})
+	}
+	snap := *e.snapshot.Load()
+	for _, id := range config.ProviderIDs {
+		if !snap[id].Available || !allowed(e.cfg.Mode, id) && id != "mock" {
+			continue
+		}
+		models := routing.Models(e.cfg.Providers[id])
+		slices.Sort(models)
+		for _, m := range models {
+			out.Models = append(out.Models, subjects.ModelInfo{ID: id + "/" + m, Provider: id})
+		}
+	}
+	return out
+}
+
+func (e *Engine) explain(_ context.Context, body []byte) (any, error) {
+	var q subjects.RouteQuery
+	if err := readQuery(body, &q); err != nil {
+		return nil, err
+	}
+	var needs wire.Need
+	if q.Tools {
+		needs = wire.NeedTools
+	}
+	job := routing.Job{Task: q.Task, Tier: q.Tier, Process: q.Process, Provider: q.Provider, Model: q.Model, Privacy: q.Privacy, Needs: needs}
+	d, err := routing.Resolve(e.cfg, *e.snapshot.Load(), job)
+	if err != nil {
+		return nil, err
+	}
+	return d.Route(&job, routing.Class(e.cfg, q.Process)), nil
+}
+
+func (e *Engine) usageSummary(ctx context.Context, body []byte) (any, error) {
+	var q subjects.UsageQuery
+	if err := readQuery(body, &q); err != nil {
+		return nil, err
+	}
+	e.catchUp(ctx)
+	return e.o.Store.Summary(q, time.Now())
+}
+
+func (e *Engine) usageRecent(ctx context.Context, body []byte) (any, error) {
+	q := subjects.RecentQuery{Limit: 50}
+	if err := readQuery(body, &q); err != nil {
+		return nil, err
+	}
+	if q.Limit < 1 || q.Limit > subjects.MaxRecent {
+		return nil, subjects.Errorf(subjects.KindValidation, "limit: %d is out of bounds; ask for 1 to %d rows", q.Limit, subjects.MaxRecent)
+	}
+	e.catchUp(ctx)
+	rows, err := e.o.Store.Recent(q.Limit)
+	if err != nil {
+		return nil, err
+	}
+	if rows == nil {
+		rows = []json.RawMessage{}
+	}
+	return &subjects.RecentUsage{Calls: rows}, nil
+}
+
+// catchUp waits until what this node has logged can be queried, 2 s at most: a
+// caller sees its own calls.
+func (e *Engine) catchUp(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	_ = e.reach(ctx)
+}
+
+// Answer runs a query under its time bound and writes its reply.
+func (e *Engine) Answer(ctx context.Context, q Query, body []byte) (m *subjects.Msg) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			e.log.Error("query panicked", "panic", panicError(p).(*subjects.Error).Unwrap())
+			m = subjects.AsError(panicError(p)).Msg()
+		}
+	}()
+	out, err := q(ctx, body)
+	if err == nil {
+		var data []byte
+		if data, err = json.Marshal(out); err == nil {
+			return &subjects.Msg{Data: data}
+		}
+	}
+	return subjects.AsError(err).Msg()
+}
+
+// Cancel stops a call by its id.
+func (e *Engine) Cancel(body []byte) error {
+	var c subjects.CancelRequest
+	if err := json.Unmarshal(body, &c); err != nil || c.CallID == "" {
+		return subjects.Errorf(subjects.KindValidation, `cancel: send {"callId": "…"}`)
+	}
+	e.sys.send(e.calls, cancelCall{c.CallID, errCancelled})
+	return nil
+}

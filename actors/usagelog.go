@@ -1,0 +1,274 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-llm/sluice/subjects"
+)
+
+// ackTimeout bounds the wait for JetStream's acknowledgement of one record.
+// When it passes, the answer is delivered all the same and the record is kept.
+const ackTimeout = 5 * time.Second
+
+// usageLog writes usage records to JetStream. A call publishes its own record
+// and waits for the acknowledgement; only when that fails does the record go to
+// the keeper actor, which holds it in bounds and tries again, and no new call
+// is let in until the log can be written again.
+type usageLog struct {
+	sys    *system
+	js     jetstream.JetStream
+	keeper *actor.PID
+	log    *slog.Logger
+	// refusal is set while no new call may start; the keeper alone sets it.
+	refusal atomic.Pointer[subjects.Error]
+	// lastSeq is the highest stream sequence acknowledged to this node.
+	lastSeq atomic.Uint64
+}
+
+func newUsageLog(sys *system, js jetstream.JetStream, log *slog.Logger, maxPending int, emit func(string, any)) *usageLog {
+	u := &usageLog{sys: sys, js: js, log: log}
+	u.keeper = sys.spawn(&keeper{u: u, max: maxPending, emit: emit, delay: minRetryDelay})
+	return u
+}
+
+// refuse returns why no new call may start, or nil.
+func (u *usageLog) refuse() *subjects.Error { return u.refusal.Load() }
+
+// pendingRecord is one record on its way into the log.
+type pendingRecord struct {
+	u      *usageLog
+	rec    *subjects.UsageRecord
+	future jetstream.PubAckFuture
+	err    error
+}
+
+// write publishes a record and returns at once; wait says when it is stored.
+func (u *usageLog) write(rec *subjects.UsageRecord) *pendingRecord {
+	p := &pendingRecord{u: u, rec: rec}
+	p.future, p.err = u.publish(rec)
+	return p
+}
+
+func (u *usageLog) publish(rec *subjects.UsageRecord) (jetstream.PubAckFuture, error) {
+	data, err := json.Marshal(rec)
+	if err != nil {
+		return nil, err
+	}
+	return u.js.PublishMsgAsync(&nats.Msg{
+		Subject: subjects.UsageSubject(rec.Provider, rec.Process),
+		Header:  nats.Header{jetstream.MsgIDHeader: []string{subjects.UsageMsgID(rec.ID)}},
+		Data:    data,
+	})
+}
+
+// wait returns when the record is stored, or has gone to the keeper: in either
+// case it is not lost while the process lives. An id that the stream knows
+// already belongs to an earlier run of the call (before a restart): the record
+// is stored under the next free name, so that its tokens are counted too.
+func (p *pendingRecord) wait() {
+	base := p.rec.ID
+	for run := 2; ; run++ {
+		ack, err := p.ack()
+		switch {
+		case err != nil:
+			p.u.log.Warn("usage record not stored; kept for later", "call", base, "error", err)
+			p.u.sys.send(p.u.keeper, stranded{p.rec})
+			return
+		case !ack.Duplicate:
+			p.u.noteSeq(ack.Sequence)
+			return
+		}
+		p.rec.ID = runID(base, run)
+		p.future, p.err = p.u.publish(p.rec)
+	}
+}
+
+func (p *pendingRecord) ack() (*jetstream.PubAck, error) {
+	if p.err != nil {
+		return nil, p.err
+	}
+	return waitAck(p.future)
+}
+
+func waitAck(f jetstream.PubAckFuture) (*jetstream.PubAck, error) {
+	t := time.NewTimer(ackTimeout)
+	defer t.Stop()
+	select {
+	case ack := <-f.Ok():
+		return ack, nil
+	case err := <-f.Err():
+		return nil, err
+	case <-t.C:
+		return nil, errors.New("no acknowledgement in time")
+	}
+}
+
+func (u *usageLog) noteSeq(seq uint64) {
+	for {
+		old := u.lastSeq.Load()
+		if seq <= old || u.lastSeq.CompareAndSwap(old, seq) {
+			return
+		}
+	}
+}
+
+const (
+	minRetryDelay = 250 * time.Millisecond
+	maxRetryDelay = 5 * time.Second
+)
+
+// Messages of the keeper.
+type (
+	stranded struct{ rec *subjects.UsageRecord }
+	retryNow struct{}
+	retried  struct {
+		stored int
+		err    error
+	}
+	// diskState comes from the node's watch on free space; err nil = enough.
+	diskState   struct{ err *subjects.Error }
+	keeperState struct{ reply chan<- keeperInfo }
+)
+
+type keeperInfo struct {
+	pending int
+	err     string
+}
+
+// keeper owns the records that are paid for and could not be stored. States:
+// open (nothing kept, calls are let in), closed (something kept, or the disk is
+// nearly full: calls are refused before a token is spent).
+type keeper struct {
+	u    *usageLog
+	max  int
+	emit func(string, any)
+
+	kept    []*subjects.UsageRecord
+	lost    int
+	retries bool // one retry goroutine at most
+	delay   time.Duration
+	disk    *subjects.Error
+	lastErr string
+}
+
+func (k *keeper) receive(self *actor.PID, msg any) {
+	switch m := msg.(type) {
+	case stranded:
+		k.keep(self, m.rec)
+	case retryNow:
+		batch := k.kept[:min(len(k.kept), 256)]
+		go k.u.retry(self, append([]*subjects.UsageRecord(nil), batch...))
+		return
+	case retried:
+		k.settle(self, m)
+	case diskState:
+		k.disk = m.err
+	case keeperState:
+		info := keeperInfo{pending: len(k.kept), err: k.lastErr}
+		if k.disk != nil {
+			info.err = k.disk.Message
+		}
+		m.reply <- info
+		return
+	}
+	k.decide()
+}
+
+func (k *keeper) keep(self *actor.PID, rec *subjects.UsageRecord) {
+	if len(k.kept) >= k.max {
+		k.lost++
+		k.u.log.Error("usage record lost: too many wait for the log", "call", rec.ID, "provider", rec.Provider,
+			"process", rec.Process, "input_tokens", rec.InputTokens, "output_tokens", rec.OutputTokens, "lost", k.lost)
+		return
+	}
+	k.kept = append(k.kept, rec)
+	k.schedule(self)
+}
+
+func (k *keeper) schedule(self *actor.PID) {
+	if !k.retries && len(k.kept) > 0 {
+		k.retries = true
+		k.u.sys.after(k.delay, self, retryNow{})
+	}
+}
+
+func (k *keeper) settle(self *actor.PID, m retried) {
+	k.kept = k.kept[m.stored:]
+	k.retries = false
+	k.lastErr, k.delay = "", minRetryDelay
+	if m.err != nil {
+		k.lastErr = m.err.Error()
+		k.delay = min(2*k.delay, maxRetryDelay)
+	} else if len(k.kept) == 0 {
+		k.kept = nil
+	}
+	k.schedule(self)
+}
+
+// decide opens or closes the door for new calls, and says so when it changes.
+func (k *keeper) decide() {
+	var refusal *subjects.Error
+	switch {
+	case k.disk != nil:
+		refusal = k.disk
+	case len(k.kept) > 0:
+		refusal = subjects.Errorf(subjects.KindNoProvider,
+			"the usage log cannot be written; no new call is started until it can (%d records wait)", len(k.kept))
+		refusal.RetryAfter = maxRetryDelay
+	}
+	was := k.u.refusal.Swap(refusal)
+	if (was == nil) == (refusal == nil) {
+		return
+	}
+	ev := storeEvent{OK: refusal == nil, At: subjects.Time{Time: time.Now()}}
+	if refusal != nil {
+		ev.Reason = refusal.Message
+		k.u.log.Error("calls are refused", "reason", refusal.Message)
+	} else {
+		k.u.log.Info("the usage log can be written again; calls are let in")
+	}
+	k.emit(subjects.StoreStatus, &ev)
+}
+
+// storeEvent is the payload of llm.store.
+type storeEvent struct {
+	OK     bool          `json:"ok"`
+	Reason string        `json:"reason,omitempty"`
+	At     subjects.Time `json:"at"`
+}
+
+// retry runs beside the keeper: it stores kept records in order and reports.
+// A duplicate here is our own earlier try, which did arrive.
+func (u *usageLog) retry(keeper *actor.PID, batch []*subjects.UsageRecord) {
+	for i, rec := range batch {
+		f, err := u.publish(rec)
+		if err == nil {
+			var ack *jetstream.PubAck
+			if ack, err = waitAck(f); err == nil {
+				u.noteSeq(ack.Sequence)
+			}
+		}
+		if err != nil {
+			u.sys.send(keeper, retried{stored: i, err: err})
+			return
+		}
+	}
+	u.sys.send(keeper, retried{stored: len(batch)})
+}
+
+func (u *usageLog) state(ctx context.Context) keeperInfo {
+	info, err := ask(ctx, u.sys, u.keeper, func(r chan<- keeperInfo) any { return keeperState{r} })
+	if err != nil {
+		info.err = "unknown: the keeper does not answer"
+	}
+	return info
+}

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package sluice
+
+func isAddrInUse(error) bool { return false }

@@ -1,0 +1,439 @@
+// Package routing decides which provider and model a job resolves to, and why.
+//
+// It is pure: a configuration and a snapshot of provider states go in, a
+// decision with its reasons comes out, and the same function answers a live
+// call and the question what would happen (llm.query.route). It does no I/O and
+// keeps nothing.
+//
+// The order of the chain: the provider or model that was asked for, then the
+// tier's priority list, then, in public mode, the local runners. Each provider
+// stands in it once. A provider that cannot serve is left out with one reason.
+//
+// What decides the tier, first match: SEMANTIC_ANALYSIS_TIER, then
+// SEMANTIC_ANALYSIS_COST_MODE=budget (fast), the call's tier, the call's model
+// when it names a tier, the task's tier, the default tier.
+package routing
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/sluice-llm/sluice/config"
+	"github.com/sluice-llm/sluice/subjects"
+	"github.com/sluice-llm/sluice/wire"
+)
+
+// Reasons why a provider is left out of a chain. One word each: they stand in
+// attempt trails, which hold no messages.
+const (
+	ReasonMode         = "mode"
+	ReasonUnavailable  = "unavailable"
+	ReasonNotHosted    = "not_hosted"
+	ReasonCapability   = "capability"
+	ReasonPrivacy      = "privacy"
+	ReasonSubscription = "subscription"
+	ReasonNoModel      = "no_model"
+)
+
+// State is what routing must know of one provider at this moment.
+type State struct {
+	Available bool
+	// Reason is ReasonUnavailable or ReasonNotHosted, Detail the text for people.
+	Reason string
+	Detail string
+	Has    wire.Need
+}
+
+// Snapshot has the state of each provider. It is not changed while in use.
+type Snapshot map[string]State
+
+// Job is what is asked.
+type Job struct {
+	Task     string
+	Tier     string
+	Process  string
+	Provider string
+	Model    string
+	Privacy  string
+	Needs    wire.Need
+	// ForcePaid leaves the subscriptions out.
+	ForcePaid bool
+	// Exact asks for Provider and no other (llm.provider.<provider>.complete).
+	Exact bool
+}
+
+// Decision is the chain and how it came about.
+type Decision struct {
+	Tier    string
+	Chain   []subjects.Candidate
+	Skipped []subjects.Skipped
+	Notes   []string
+}
+
+// Account returns the kind of account that a provider bills.
+func Account(provider string) string {
+	switch provider {
+	case "claude-code":
+		return subjects.SubscriptionMax
+	case "copilot":
+		return subjects.SubscriptionCopilot
+	case "dmr", "ollama":
+		return subjects.SubscriptionLocal
+	case "mock":
+		return subjects.SubscriptionMock
+	}
+	return subjects.SubscriptionAPIKey
+}
+
+// Local reports whether a provider runs on this side of the network's edge:
+// a call to it leaves nothing with a vendor.
+func Local(provider string) bool {
+	a := Account(provider)
+	return a == subjects.SubscriptionLocal || a == subjects.SubscriptionMock
+}
+
+var localRunners = []string{"dmr", "ollama"}
+
+// Resolve decides. Its errors are VALIDATION_ERROR: a name that no provider,
+// tier or model has. A chain may be empty; NoProvider says why.
+func Resolve(cfg *config.Config, snap Snapshot, job Job) (*Decision, error) {
+	d := &Decision{}
+	ask, err := readAsk(cfg, &job)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.pickTier(cfg, &job, ask.tier); err != nil {
+		return nil, err
+	}
+	for _, id := range order(cfg, &job, ask, d.Tier) {
+		model, reason, detail := judge(cfg, snap, &job, ask, d.Tier, id)
+		if reason != "" {
+			d.Skipped = append(d.Skipped, subjects.Skipped{Provider: id, Reason: reason, Detail: detail})
+			continue
+		}
+		d.Chain = append(d.Chain, subjects.Candidate{Provider: id, Model: model})
+	}
+	return d, nil
+}
+
+// ask is what the caller named: a tier, a provider with or without a model, or
+// a model that some providers serve.
+type ask struct {
+	tier     string
+	provider string
+	model    string
+	// servers are the providers that serve model, when no provider was named.
+	servers []string
+}
+
+func readAsk(cfg *config.Config, job *Job) (ask, error) {
+	a := ask{provider: job.Provider}
+	if a.provider != "" && !known(a.provider) {
+		return a, unknownProvider("provider", a.provider)
+	}
+	model := job.Model
+	switch {
+	case model == "" || model == "auto":
+		return a, nil
+	case subjects.ValidTier(model):
+		a.tier = model
+		return a, nil
+	}
+	prefix, rest, slash := strings.Cut(model, "/")
+	if slash && known(prefix) && (a.provider == "" || a.provider == prefix) {
+		if rest == "" {
+			return a, subjects.Errorf(subjects.KindValidation, "model: %q names no model after the slash; write %s/<model>, or leave the slash out and set provider", model, prefix)
+		}
+		a.provider, a.model = prefix, rest
+		return a, nil
+	}
+	a.model = model
+	if a.provider != "" || cfg.Mode == config.ModeMock {
+		return a, nil
+	}
+	if a.servers = serving(cfg, model); len(a.servers) == 0 {
+		return a, unknownModel(cfg, model)
+	}
+	return a, nil
+}
+
+func known(id string) bool { return slices.Contains(config.ProviderIDs, id) }
+
+func unknownProvider(field, id string) error {
+	hint := ""
+	if near := subjects.Nearest(id, config.ProviderIDs); near != "" {
+		hint = " (did you mean " + near + "?)"
+	}
+	return subjects.Errorf(subjects.KindValidation, "%s: no provider is called %q%s; the providers are %s", field, clip(id), hint, strings.Join(config.ProviderIDs, ", "))
+}
+
+func unknownModel(cfg *config.Config, model string) error {
+	var all []string
+	for _, id := range config.ProviderIDs {
+		for _, m := range Models(cfg.Providers[id]) {
+			all = append(all, m, id+"/"+m)
+		}
+	}
+	hint := ""
+	if near := subjects.Nearest(model, all); near != "" {
+		hint = " (did you mean " + near + "?)"
+	}
+	return subjects.Errorf(subjects.KindValidation, "model: no configured provider serves %q%s; write provider/model, a tier (fast, standard, premium) or auto", clip(model), hint)
+}
+
+func clip(s string) string {
+	const limit = 80
+	if len(s) > limit {
+		return s[:limit] + "…"
+	}
+	return s
+}
+
+// Models lists the model ids that a provider's configuration names, each once.
+func Models(p *config.Provider) []string {
+	if p == nil {
+		return nil
+	}
+	var out []string
+	add := func(m string) {
+		if m != "" && !slices.Contains(out, m) {
+			out = append(out, m)
+		}
+	}
+	for _, t := range subjects.Tiers {
+		add(p.Models[t])
+	}
+	for _, m := range p.AvailableModels {
+		add(m)
+	}
+	return out
+}
+
+// serving lists the providers whose configuration names the model, compared by
+// id and by canonical name, in order of the default tier's priority.
+func serving(cfg *config.Config, model string) []string {
+	want := wire.CanonicalModel(model)
+	var out []string
+	for _, id := range appendNew(slices.Clone(cfg.ProviderPriority[cfg.DefaultTier]), config.ProviderIDs...) {
+		if id != "mock" && serves(cfg.Providers[id], model, want) != "" {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+func serves(p *config.Provider, model, canonical string) string {
+	for _, m := range Models(p) {
+		if m == model {
+			return m
+		}
+	}
+	for _, m := range Models(p) {
+		if wire.CanonicalModel(m) == canonical {
+			return m
+		}
+	}
+	return ""
+}
+
+func appendNew(list []string, ids ...string) []string {
+	for _, id := range ids {
+		if !slices.Contains(list, id) {
+			list = append(list, id)
+		}
+	}
+	return list
+}
+
+func (d *Decision) pickTier(cfg *config.Config, job *Job, asked string) error {
+	if job.Tier != "" && !subjects.ValidTier(job.Tier) {
+		hint := ""
+		if near := subjects.Nearest(job.Tier, subjects.Tiers); near != "" {
+			hint = " (did you mean " + near + "?)"
+		}
+		return subjects.Errorf(subjects.KindValidation, "tier: %q is not a tier%s; the tiers are fast, standard, premium", clip(job.Tier), hint)
+	}
+	switch {
+	case cfg.ForcedTier != "":
+		d.Tier = cfg.ForcedTier
+		d.note("tier forced by SEMANTIC_ANALYSIS_TIER")
+	case cfg.CostMode == "budget":
+		d.Tier = subjects.TierFast
+		d.note("tier forced by SEMANTIC_ANALYSIS_COST_MODE")
+	case job.Tier != "":
+		d.Tier = job.Tier
+	case asked != "":
+		d.Tier = asked
+	case job.Task != "" && cfg.TaskTiers[job.Task] != "":
+		d.Tier = cfg.TaskTiers[job.Task]
+	default:
+		d.Tier = cfg.DefaultTier
+		if job.Task != "" {
+			d.note("unknown task, default tier")
+		}
+	}
+	return nil
+}
+
+func (d *Decision) note(s string) { d.Notes = append(d.Notes, s) }
+
+// order lists the providers to consider, each once.
+func order(cfg *config.Config, job *Job, a ask, tier string) []string {
+	switch {
+	case job.Exact:
+		return []string{job.Provider}
+	case cfg.Mode == config.ModeMock:
+		return appendNew([]string{"mock"}, optional(a.provider)...)
+	case cfg.ForcedProvider != "":
+		return []string{cfg.ForcedProvider}
+	}
+	list := appendNew(optional(a.provider), a.servers...)
+	if cfg.Mode == config.ModePublic {
+		list = appendNew(list, cfg.ProviderPriority[tier]...)
+	}
+	return appendNew(list, localRunners...)
+}
+
+func optional(id string) []string {
+	if id == "" {
+		return nil
+	}
+	return []string{id}
+}
+
+// judge returns the model that a provider would serve, or why it is left out.
+func judge(cfg *config.Config, snap Snapshot, job *Job, a ask, tier, id string) (model, reason, detail string) {
+	st := snap[id]
+	switch {
+	case cfg.Mode == config.ModeMock && id != "mock":
+		return "", ReasonMode, "mode is mock"
+	case cfg.Mode == config.ModeLocal && !Local(id):
+		return "", ReasonMode, "mode is local"
+	case !st.Available:
+		return "", st.Reason, st.Detail
+	case job.Privacy == "local" && !Local(id):
+		return "", ReasonPrivacy, "the call asks for local providers only"
+	case job.ForcePaid && strings.HasSuffix(Account(id), "-subscription"):
+		return "", ReasonSubscription, "the call asks for paid providers only"
+	}
+	if missing := job.Needs.Missing(st.Has); missing != 0 {
+		return "", ReasonCapability, "cannot do " + missing.String()
+	}
+	if model = pickModel(cfg, a, tier, id); model == "" {
+		return "", ReasonNoModel, "no model for tier " + tier + "; set providers." + id + ".models." + tier + " or ask for " + id + "/<model>"
+	}
+	return model, "", ""
+}
+
+func pickModel(cfg *config.Config, a ask, tier, id string) string {
+	p := cfg.Providers[id]
+	switch {
+	case a.model != "" && (a.provider == id || cfg.Mode == config.ModeMock && id == "mock"):
+		if p != nil {
+			if m := serves(p, a.model, wire.CanonicalModel(a.model)); m != "" {
+				return m
+			}
+		}
+		return a.model
+	case a.model != "" && slices.Contains(a.servers, id):
+		return serves(p, a.model, wire.CanonicalModel(a.model))
+	case p == nil:
+		return ""
+	}
+	if m := p.Models[tier]; m != "" {
+		return m
+	}
+	if id == "mock" {
+		return "mock-" + tier
+	}
+	return ""
+}
+
+// NoProvider is the error for a decision whose chain is empty, with the trail
+// of what was left out. When a provider was left out for want of a capability it
+// is CAPABILITY_MISSING.
+func NoProvider(d *Decision) *subjects.Error {
+	kind := subjects.KindNoProvider
+	var why []string
+	for _, s := range d.Skipped {
+		why = append(why, s.Provider+": "+s.Detail)
+		if s.Reason == ReasonCapability {
+			kind = subjects.KindCapabilityMissing
+		}
+	}
+	e := subjects.Errorf(kind, "no provider can serve this call (tier %s): %s", d.Tier, strings.Join(why, "; "))
+	e.Attempts = d.Trail()
+	return e
+}
+
+// Trail lists the skipped providers as attempts, for the usage record.
+func (d *Decision) Trail() []subjects.Attempt {
+	out := make([]subjects.Attempt, 0, len(d.Skipped)+len(d.Chain))
+	for _, s := range d.Skipped {
+		out = append(out, subjects.Attempt{Provider: s.Provider, Outcome: subjects.OutcomeSkipped, Reason: s.Reason})
+	}
+	return out
+}
+
+// Route is the decision as callers see it.
+func (d *Decision) Route(job *Job, class string) *subjects.Route {
+	r := &subjects.Route{
+		Tier: d.Tier, Task: job.Task, Class: class,
+		Chain: d.Chain, Skipped: d.Skipped, Notes: d.Notes,
+	}
+	if r.Chain == nil {
+		r.Chain = []subjects.Candidate{}
+	}
+	if r.Skipped == nil {
+		r.Skipped = []subjects.Skipped{}
+	}
+	r.Summary = d.summary(job)
+	return r
+}
+
+func (d *Decision) summary(job *Job) string {
+	var b strings.Builder
+	if job.Task != "" {
+		b.WriteString(job.Task)
+	} else {
+		b.WriteString("call")
+	}
+	b.WriteString(" (tier " + d.Tier + ") -> ")
+	for i, c := range d.Chain {
+		if i > 0 {
+			b.WriteString(" > ")
+		}
+		b.WriteString(c.Provider + "/" + c.Model)
+	}
+	if len(d.Chain) == 0 {
+		b.WriteString("no provider")
+	}
+	for i, s := range d.Skipped {
+		if i == 0 {
+			b.WriteString(" [")
+		} else {
+			b.WriteString("; ")
+		}
+		b.WriteString(s.Provider + " skipped: " + s.Detail)
+		if i == len(d.Skipped)-1 {
+			b.WriteString("]")
+		}
+	}
+	return b.String()
+}
+
+// Class returns the workload class of a call whose subject has none, by the
+// configuration's process_classes; interactive when nothing matches.
+func Class(cfg *config.Config, process string) string {
+	if c := cfg.ProcessClasses[process]; c != "" {
+		return c
+	}
+	best, class := -1, subjects.ClassInteractive
+	for pattern, c := range cfg.ProcessClasses {
+		prefix, star := strings.CutSuffix(pattern, "*")
+		if star && strings.HasPrefix(process, prefix) && len(prefix) > best {
+			best, class = len(prefix), c
+		}
+	}
+	return class
+}
