@@ -470,7 +470,7 @@ func (r *reader) unknown(key string, known []string) {
 	if len(key) > 64 {
 		key = strings.ToValidUTF8(key[:64], "") + "…"
 	}
-	if near := nearest(key, known); near != "" {
+	if near := subjects.Nearest(key, known); near != "" {
 		r.fail(invalid(printable(key), "unknown field; did you mean %s? The fields are %s", near, strings.Join(known, ", ")))
 		return
 	}

@@ -63,7 +63,7 @@ func unknownWire(name Name) *subjects.Error {
 			return invalid("wire", "%s is not built yet in this version; use one of %s", w, have)
 		}
 	}
-	if near := nearest(string(name), all); near != "" {
+	if near := subjects.Nearest(string(name), all); near != "" {
 		return invalid("wire", "unknown; did you mean %s? This version has %s", near, have)
 	}
 	return invalid("wire", "unknown; this version has %s", have)

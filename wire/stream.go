@@ -133,13 +133,13 @@ type openAIStream struct {
 
 func (s *openAIStream) Event(ev *Event, emit func([]byte) error) error {
 	if ev.Raw != nil {
-		if ev.UsageOnly {
-			if !s.wantUsage {
-				return nil
-			}
-			s.usageSent = true
+		if ev.UsageOnly && !s.wantUsage {
+			return nil
 		}
 		s.passed = true
+		if s.wantUsage && !s.usageSent {
+			s.usageSent = view(ev.Raw).get("usage").isObject()
+		}
 		return emit(ev.Raw)
 	}
 	if err := s.start(emit); err != nil {

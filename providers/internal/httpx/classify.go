@@ -1,0 +1,283 @@
+package httpx
+
+import (
+	"bytes"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/sluice-llm/sluice/subjects"
+)
+
+// failure is what an error answer says, from whichever of the known forms.
+type failure struct {
+	status  int
+	message string
+	// words are its codes and types, lower-case: error.code, error.type,
+	// error.status, and those of details and inner errors.
+	words []string
+	html  bool
+}
+
+// Codes and types that decide by themselves, whatever the status. Wording is
+// looked at only where a provider gives no code.
+var (
+	quotaWords = []string{
+		"insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "quota_exceeded",
+		"usage_limit_reached", "enforced_spend_limit_reached", "contract_spend_limit_reached",
+		"billing_error", "insufficient_balance", "credit_balance_too_low", "account_deactivated",
+	}
+	policyWords = []string{
+		"content_policy_violation", "content_filter", "invalid_prompt", "responsibleaipolicyviolation",
+		"content_policy", "moderation_blocked",
+	}
+	lengthWords = []string{
+		"context_length_exceeded", "exceed_context_size_error", "tokens_limit_reached",
+		"model_max_prompt_tokens_exceeded", "string_above_max_length", "request_too_large",
+	}
+	authWords = []string{
+		"invalid_api_key", "authentication_error", "permission_error", "api_key_invalid", "permission_denied",
+		"unauthenticated", "unsupported_country_region_territory", "invalid_organization", "ip_not_authorized",
+	}
+	rateWords     = []string{"rate_limit_exceeded", "rate_limit_error", "ratelimitreached", "resource_exhausted", "too_many_requests"}
+	overloadWords = []string{"overloaded_error", "overloaded", "server_error", "api_error", "internal_error", "internal_server_error", "unavailable", "unavailable_error", "service_unavailable", "engine_overloaded", "timeout_error"}
+	badWords      = []string{"invalid_request_error", "bad_request", "badrequesterror", "invalid_argument", "validation_error"}
+	modelWords    = []string{"model_not_found", "model_not_available", "unknown_model", "deploymentnotfound", "model_decommissioned"}
+
+	quotaTexts  = []string{"exceeded your current quota", "insufficient balance", "insufficient credit", "weekly usage limit", "monthly usage limit", "daily usage limit", "bymodelbyday", "credit balance is too low", "perday"}
+	lengthTexts = []string{"context length", "context window", "context size", "prompt is too long", "input token count", "maximum context"}
+	policyTexts = []string{"content management policy", "content filtering policy"}
+	keyTexts    = []string{"api key not valid", "invalid api key", "incorrect api key"}
+	modelTexts  = []string{"model"}
+)
+
+// classify turns an answer that is no success into the contract's error.
+func (c *Client) classify(r *Request, resp *http.Response, body []byte) *subjects.Error {
+	f := readFailure(resp.StatusCode, resp.Header.Get("Content-Type"), body)
+	e := f.error(r)
+	e.RetryAfter = retryAfter(resp.Header, body, c.now())
+	e.RateLimit = rateLimit(resp.Header)
+	return e
+}
+
+// ErrorIn returns the error that a JSON text inside a success is, or nil: an
+// answer of status 200, or one event of a stream.
+func (c *Client) ErrorIn(r *Request, body []byte) *subjects.Error {
+	if !hasError(body) {
+		return nil
+	}
+	f := readFailure(0, "application/json", body)
+	e := f.error(r)
+	e.RetryAfter = retryAfter(nil, body, c.now())
+	return e
+}
+
+// hasError looks for an error member that says something.
+func hasError(body []byte) bool {
+	v := gjson.GetBytes(body, "error")
+	if gjson.ParseBytes(body[:min(len(body), 1)]).Raw == "[" || bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) {
+		v = gjson.GetBytes(body, "0.error")
+	}
+	return v.Exists() && v.Type != gjson.Null && v.Raw != `""` && v.Raw != "{}" && v.Raw != "false"
+}
+
+// checkBody refuses a success that is none: empty, a page, broken, or an error.
+func (c *Client) checkBody(r *Request, resp *http.Response, body []byte) *subjects.Error {
+	trimmed := bytes.TrimSpace(body)
+	switch {
+	case len(trimmed) == 0:
+		return subjects.Errorf(subjects.KindProvider, "%s answered %d with nothing in it", hostOf(r.URL), resp.StatusCode)
+	case trimmed[0] == '<':
+		return subjects.Errorf(subjects.KindProvider, "%s answered with a web page, not JSON; is the base URL right?", hostOf(r.URL))
+	case !gjson.ValidBytes(body):
+		return subjects.Errorf(subjects.KindProvider, "%s answered with broken JSON", hostOf(r.URL))
+	}
+	return c.ErrorIn(r, trimmed)
+}
+
+// readFailure reads {"error":{…}}, {"error":"text"}, [{"error":{…}}], the flat
+// {"message","code"}, {"detail":…}, plain text and web pages.
+func readFailure(status int, contentType string, body []byte) failure {
+	f := failure{status: status}
+	body = bytes.TrimSpace(body)
+	if !gjson.ValidBytes(body) {
+		f.html = bytes.HasPrefix(body, []byte("<")) || strings.Contains(contentType, "html")
+		if !f.html {
+			f.message = string(body[:min(len(body), 4*maxMessage)])
+		}
+		return f
+	}
+	root := gjson.ParseBytes(body)
+	if root.IsArray() {
+		root = root.Get("0")
+	}
+	e := root.Get("error")
+	switch {
+	case e.Type == gjson.String:
+		f.message = e.Str
+		e = root
+	case !e.IsObject():
+		e = root
+	}
+	if f.message == "" {
+		f.message = firstText(e.Get("message"), e.Get("detail"), e.Get("detail.0.msg"), root.Get("message"))
+	}
+	for _, path := range []string{
+		"code", "type", "status", "details.error_code", "innererror.code", "inner_error.code",
+		"details.#.reason", "details.#.violations.#.quotaId",
+	} {
+		f.word(e.Get(path))
+	}
+	if n := e.Get("code").Int(); status == 0 && n >= 400 && n < 600 {
+		f.status = int(n)
+	}
+	return f
+}
+
+func firstText(all ...gjson.Result) string {
+	for _, v := range all {
+		if v.Type == gjson.String && v.Str != "" {
+			return v.Str[:min(len(v.Str), 8*maxMessage)]
+		}
+	}
+	return ""
+}
+
+func (f *failure) word(v gjson.Result) {
+	switch {
+	case v.Type == gjson.String:
+		f.words = append(f.words, strings.ToLower(v.Str[:min(len(v.Str), 256)]))
+	case v.IsArray() && len(f.words) < 32:
+		for _, item := range v.Array() {
+			f.word(item)
+		}
+	}
+}
+
+func (f *failure) says(words []string) bool {
+	return slices.ContainsFunc(f.words, func(w string) bool { return slices.Contains(words, w) })
+}
+
+// reads looks for wording, in the message and in ids such as
+// GenerateRequestsPerDayPerProject.
+func (f *failure) reads(texts []string) bool {
+	all := strings.ToLower(f.message) + " " + strings.Join(f.words, " ")
+	return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(all, t) })
+}
+
+// error decides the kind. Quota stands before the rate limit, since both come
+// as 429 and only one is worth waiting for.
+func (f *failure) error(r *Request) *subjects.Error {
+	kind := f.kind()
+	if kind == subjects.KindProviderUnavailable && f.modelMissing() {
+		return f.noModel(r)
+	}
+	return subjects.Errorf(kind, "%s", f.text(r, kind))
+}
+
+func (f *failure) kind() subjects.Kind {
+	switch {
+	case f.says(quotaWords), f.status == http.StatusPaymentRequired,
+		f.status == http.StatusTooManyRequests && f.reads(quotaTexts):
+		return subjects.KindQuotaExhausted
+	case f.says(policyWords), f.status == http.StatusBadRequest && f.reads(policyTexts):
+		return subjects.KindContentPolicy
+	case f.says(lengthWords):
+		return subjects.KindValidation
+	case f.says(authWords), f.status == http.StatusBadRequest && f.reads(keyTexts):
+		return subjects.KindAuth
+	case f.says(modelWords):
+		return subjects.KindProviderUnavailable
+	case f.status == 0:
+		return f.kindByWord()
+	}
+	return f.kindByStatus()
+}
+
+// kindByWord is for an error inside a success, which has no status.
+func (f *failure) kindByWord() subjects.Kind {
+	switch {
+	case f.says(rateWords):
+		return subjects.KindRateLimited
+	case f.says(overloadWords):
+		return subjects.KindProvider
+	case f.says(badWords), f.reads(lengthTexts):
+		return subjects.KindValidation
+	}
+	return subjects.KindProvider
+}
+
+func (f *failure) kindByStatus() subjects.Kind {
+	switch s := f.status; {
+	case s == http.StatusTooManyRequests:
+		return subjects.KindRateLimited
+	case s == http.StatusRequestEntityTooLarge && f.says(rateWords):
+		// Groq: one request above the tokens of a minute. Waiting does not help
+		// here, another provider may.
+		return subjects.KindRateLimited
+	case s == http.StatusUnauthorized, s == http.StatusForbidden, s == http.StatusProxyAuthRequired:
+		return subjects.KindAuth
+	case s == http.StatusNotFound, s == http.StatusGone, s == http.StatusPreconditionFailed, s >= 300 && s < 400:
+		return subjects.KindProviderUnavailable
+	case s == http.StatusRequestTimeout, s == http.StatusConflict, s == http.StatusFailedDependency,
+		s == http.StatusTooEarly, s == 498, s == 499:
+		// The provider's own trouble in the dress of a client's: out of time, a
+		// conflict, no capacity. All pass by themselves.
+		return subjects.KindProvider
+	case s >= 400 && s < 500:
+		return subjects.KindValidation
+	}
+	return subjects.KindProvider
+}
+
+// modelMissing reports whether it is the model that was not found, not the path.
+func (f *failure) modelMissing() bool {
+	return f.says(modelWords) || f.status == http.StatusNotFound && !f.html && f.reads(modelTexts)
+}
+
+// noModel is the error for a model that the provider does not have. It is no
+// VALIDATION_ERROR, although the model's name came with the call: that kind
+// ends the chain, and another provider may well have the model. The kind that
+// moves on without a retry is PROVIDER_UNAVAILABLE. It counts for the breaker,
+// which a wrong name should not open for everyone; HTTPStatus 404 tells the
+// provider actor, and the caller, that it is the model alone.
+func (f *failure) noModel(r *Request) *subjects.Error {
+	name := "the model"
+	if r.Model != "" {
+		name = "the model " + strconv.Quote(r.Model)
+	}
+	e := subjects.Errorf(subjects.KindProviderUnavailable, "%s is not there: %s", name, f.text(r, subjects.KindProviderUnavailable))
+	e.HTTPStatus = http.StatusNotFound
+	return e
+}
+
+// text is the message for the caller: what the provider said, cleaned, or what
+// its status means.
+func (f *failure) text(r *Request, kind subjects.Kind) string {
+	said := Clean(f.message, r.Secret)
+	switch {
+	case kind == subjects.KindAuth && r.Key != "":
+		return join("the key from "+r.Key+" was refused", said)
+	case f.status >= 300 && f.status < 400:
+		return "the API redirects (" + strconv.Itoa(f.status) + "), which is not followed; set the base URL to where it leads"
+	case f.status == http.StatusNotFound && !f.modelMissing():
+		return join(hostOf(r.URL)+" has no such path (404); is the base URL right?", said)
+	case f.html:
+		return hostOf(r.URL) + " answered " + strconv.Itoa(f.status) + " with a web page"
+	case said != "":
+		return said
+	case f.status != 0:
+		return strings.TrimSpace(hostOf(r.URL) + " answered " + strconv.Itoa(f.status) + " " + http.StatusText(f.status))
+	}
+	return hostOf(r.URL) + " reported an error without saying which"
+}
+
+func join(first, said string) string {
+	if said == "" {
+		return first
+	}
+	return first + ": " + said
+}

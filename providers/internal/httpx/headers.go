@@ -1,0 +1,114 @@
+package httpx
+
+import (
+	"math"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/tidwall/gjson"
+)
+
+const (
+	// maxRetryAfter bounds what a provider may ask us to wait.
+	maxRetryAfter = 24 * time.Hour
+	// maxMessage bounds the text of an error, in characters.
+	maxMessage = 500
+
+	maxRateHeaders = 32
+	maxRateValue   = 256
+)
+
+// retryAfter reads retry-after-ms, Retry-After (seconds, a duration or a date)
+// and Gemini's RetryInfo; without any, the reset of a limit that is used up.
+func retryAfter(h http.Header, body []byte, now time.Time) time.Duration {
+	if ms, err := strconv.ParseFloat(strings.TrimSpace(h.Get("Retry-After-Ms")), 64); err == nil {
+		return boundWait(ms * float64(time.Millisecond))
+	}
+	if v := strings.TrimSpace(h.Get("Retry-After")); v != "" {
+		if s, err := strconv.ParseFloat(v, 64); err == nil {
+			return boundWait(s * float64(time.Second))
+		}
+		if d, err := time.ParseDuration(v); err == nil {
+			return boundWait(float64(d))
+		}
+		if at, err := http.ParseTime(v); err == nil {
+			return boundWait(float64(at.Sub(now)))
+		}
+	}
+	if v := gjson.GetBytes(body, `error.details.#(retryDelay!="").retryDelay`); v.Type == gjson.String {
+		if d, err := time.ParseDuration(v.Str); err == nil {
+			return boundWait(float64(d))
+		}
+	}
+	return resetOfUsedUp(h)
+}
+
+// resetOfUsedUp is the latest reset among the limits that have nothing left.
+func resetOfUsedUp(h http.Header) time.Duration {
+	var latest time.Duration
+	for _, what := range []string{"Requests", "Tokens"} {
+		if strings.TrimSpace(h.Get("X-Ratelimit-Remaining-"+what)) != "0" {
+			continue
+		}
+		if d, err := time.ParseDuration(strings.TrimSpace(h.Get("X-Ratelimit-Reset-" + what))); err == nil {
+			latest = max(latest, boundWait(float64(d)))
+		}
+	}
+	return latest
+}
+
+func boundWait(nanos float64) time.Duration {
+	if math.IsNaN(nanos) || nanos <= 0 {
+		return 0
+	}
+	if nanos >= float64(maxRetryAfter) {
+		return maxRetryAfter
+	}
+	return time.Duration(nanos)
+}
+
+// rateLimit collects the provider's rate-limit headers, lower-case names.
+func rateLimit(h http.Header) map[string]string {
+	var out map[string]string
+	for k, v := range h {
+		if len(v) == 0 || len(k) < len("X-Ratelimit-") || !strings.EqualFold(k[:len("X-Ratelimit-")], "X-Ratelimit-") {
+			continue
+		}
+		if len(out) == maxRateHeaders {
+			break
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[strings.ToLower(k)] = Clean(v[0][:min(len(v[0]), maxRateValue)], "")
+	}
+	return out
+}
+
+// secrets are the forms of keys and tokens that an error's text may have.
+var secrets = regexp.MustCompile(`(?i)\b(?:sk|pk|gsk|ghp|gho|ghu|ghs|ghr|xai|hf|tgp|nvapi|csk|r8|pplx|sess)[-_][a-z0-9*_.-]{4,}|\bgithub_pat_[a-z0-9_]{4,}|\bAIza[a-z0-9_-]{6,}|\bBearer\s+[a-z0-9*._~+/=-]{6,}|\beyJ[a-z0-9_-]{8,}\.[a-z0-9_.-]+`)
+
+// Clean makes a provider's text fit for a caller: one line, at most 500
+// characters, without anything that looks like a key, nor secret itself.
+func Clean(s, secret string) string {
+	if len(s) > 16*maxMessage {
+		s = s[:16*maxMessage]
+	}
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(secret) >= 4 {
+		s = strings.ReplaceAll(s, secret, "***")
+	}
+	s = secrets.ReplaceAllString(s, "***")
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+	n := 0
+	for i := range s {
+		if n++; n > maxMessage {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}

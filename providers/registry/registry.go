@@ -1,0 +1,75 @@
+// Package registry makes the providers of a configuration: the one place that
+// names them all.
+package registry
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/sluice-llm/sluice/config"
+	"github.com/sluice-llm/sluice/providers"
+	"github.com/sluice-llm/sluice/providers/internal/httpx"
+	"github.com/sluice-llm/sluice/providers/mock"
+	"github.com/sluice-llm/sluice/providers/openai"
+	"github.com/sluice-llm/sluice/subjects"
+	"github.com/sluice-llm/sluice/wire"
+)
+
+// Options are what a test or an embedder may put in place of the usual.
+type Options struct {
+	// Transport carries the requests of every provider; nil = a pool of each
+	// provider's own.
+	Transport http.RoundTripper
+	// Version is the program's version, for the user agent; "" = "dev".
+	Version string
+}
+
+// build has one line for each provider that is built.
+var build = map[string]func(*config.Provider, Options) providers.Provider{
+	"mock": func(c *config.Provider, _ Options) providers.Provider { return mock.New(c) },
+	"openai": func(c *config.Provider, o Options) providers.Provider {
+		return openai.New(c, openai.Options{Transport: o.Transport})
+	},
+	"custom": func(c *config.Provider, o Options) providers.Provider {
+		return openai.New(c, openai.Options{
+			Transport: o.Transport, KeyOptional: true,
+			BaseURLHint: "set LLM_BASE_URL_CUSTOM or providers.custom.baseUrl",
+		})
+	},
+}
+
+// New makes every provider of the configuration. One that is not built in this
+// version has a stand-in that says so. It does no I/O.
+func New(cfg *config.Config, opts Options) map[string]providers.Provider {
+	if opts.Version != "" {
+		httpx.Version = opts.Version
+	}
+	all := make(map[string]providers.Provider, len(cfg.Providers))
+	for id, c := range cfg.Providers {
+		if make, ok := build[id]; ok {
+			all[id] = make(c, opts)
+		} else {
+			all[id] = standIn{}
+		}
+	}
+	return all
+}
+
+// standIn stands for a provider that is not built.
+type standIn struct{}
+
+var _ providers.Provider = standIn{}
+
+func (standIn) Complete(context.Context, *providers.Job) (*wire.Response, error) {
+	return nil, standIn{}.Check()
+}
+
+func (standIn) Stream(context.Context, *providers.Job, func(*wire.Event) error) (*wire.Response, error) {
+	return nil, standIn{}.Check()
+}
+
+func (standIn) Capabilities() wire.Need { return 0 }
+
+func (standIn) Check() error {
+	return subjects.Errorf(subjects.KindProviderUnavailable, "not built yet in this version")
+}
