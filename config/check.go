@@ -44,7 +44,7 @@ func (d *decoder) checkModels(p *Provider) {
 			continue
 		}
 		base := "providers." + p.ID + "."
-		d.suggestNear(nearest(model, p.AvailableModels),
+		d.suggestNear(subjects.Nearest(model, p.AvailableModels),
 			[]string{base + "models." + tier, base + tier, base + "availableModels"},
 			"tier %s names %s, which availableModels has not; add it there or name another model in models.%s",
 			tier, show(model), tier)

@@ -89,7 +89,7 @@ func (e entry) modelKey(needModel bool) bool {
 	provider, model, hasModel := strings.Cut(e.key, "/")
 	switch {
 	case !slices.Contains(ProviderIDs, provider):
-		e.suggest(nearest(provider, ProviderIDs), "no provider %s; the providers are %s", show(provider), list(ProviderIDs))
+		e.suggest(subjects.Nearest(provider, ProviderIDs), "no provider %s; the providers are %s", show(provider), list(ProviderIDs))
 	case needModel && !hasModel:
 		e.fault("must be \"%s/<model>\"", provider)
 	case hasModel && badName(model) != "":
@@ -118,7 +118,7 @@ func (e entry) oneKey(what string, keys []string) bool {
 		return true
 	}
 	e.pos = e.at
-	e.suggest(nearest(e.key, keys), "unknown %s; the %ss are %s", what, what, list(keys))
+	e.suggest(subjects.Nearest(e.key, keys), "unknown %s; the %ss are %s", what, what, list(keys))
 	return false
 }
 

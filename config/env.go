@@ -96,20 +96,20 @@ func (l *loader) choose(name string, words []string, to *string) {
 	case slices.Contains(words, val):
 		*to = val
 	default:
-		l.envFault(name, nearest(val, words), "found "+show(val)+"; must be one of "+list(words)+", or not set")
+		l.envFault(name, subjects.Nearest(val, words), "found "+show(val)+"; "+mustBe(words)+", or not set")
 	}
 }
 
 func (l *loader) slots() {
-	for name, class := range map[string]string{
-		"LLM_INTERACTIVE_SLOTS": subjects.ClassInteractive,
-		"LLM_INGESTION_SLOTS":   subjects.ClassIngestion,
-	} {
+	l.classSlots("LLM_INTERACTIVE_SLOTS", subjects.ClassInteractive)
+	l.classSlots("LLM_INGESTION_SLOTS", subjects.ClassIngestion)
+}
+
+func (l *loader) classSlots(name, class string) {
+	if n, ok := l.bound(name); ok {
 		c := l.cfg.Pools.Classes[class]
-		if n, ok := l.bound(name); ok {
-			c.Slots = n
-			l.cfg.Pools.Classes[class] = c
-		}
+		c.Slots = n
+		l.cfg.Pools.Classes[class] = c
 	}
 }
 
@@ -163,7 +163,7 @@ func (l *loader) providerOf(name, prefix string) (string, bool) {
 		}
 		valid = append(valid, prefix+variable(id))
 	}
-	l.envFault(name, nearest(name, valid), "names no provider; the providers are "+list(ProviderIDs)+", upper-case and with _ for -")
+	l.envFault(name, subjects.Nearest(name, valid), "names no provider; the providers are "+list(ProviderIDs)+", upper-case and with _ for -")
 	return "", false
 }
 
@@ -265,7 +265,7 @@ func (l *loader) unread() {
 		case !strings.HasPrefix(name, "LLM_") && !strings.HasPrefix(name, "SEMANTIC_ANALYSIS_"),
 			strings.HasPrefix(name, prefixCap), strings.HasPrefix(name, prefixURL), usedAsKey(l.cfg, name):
 		default:
-			if near := nearest(name, acted); near != "" && near != name {
+			if near := subjects.Nearest(name, acted); near != "" && near != name {
 				l.note("%s: changes nothing, Sluice does not know it; did you mean %s?", name, near)
 			}
 		}

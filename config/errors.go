@@ -93,39 +93,6 @@ func btoi(b bool) int {
 	return 0
 }
 
-// nearest returns the candidate at the smallest edit distance from word, at
-// most 3 and less than either length; "" when there is none.
-func nearest(word string, candidates []string) string {
-	best, bestAt := "", 4
-	if len(word) > 64 {
-		return ""
-	}
-	for _, c := range candidates {
-		at := distance(strings.ToLower(word), strings.ToLower(c))
-		if at < bestAt && at < min(len(word), len(c)) {
-			best, bestAt = c, at
-		}
-	}
-	return best
-}
-
-// distance is the number of letters to insert, delete or replace.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			step := min(diagonal+btoi(a[i] != b[j]), row[j]+1, row[j+1]+1)
-			diagonal, row[j+1] = row[j+1], step
-		}
-	}
-	return row[len(b)]
-}
-
 // keyPrefixes are how the vendors' keys and tokens begin.
 var keyPrefixes = []string{
 	"sk-", "sk_", "gsk_", "ghp_", "gho_", "ghu_", "ghs_", "github_pat_", "AIza", "xai-", "hf_", "Bearer ",

@@ -37,7 +37,9 @@ func foreignFields(own []field) []field {
 			if hasField(own, f.name) || hasField(foreign, f.name) {
 				continue
 			}
-			foreign = append(foreign, field{f.name, refuse("belongs to " + owners(f.name) + "; remove it here")})
+			foreign = append(foreign, field{f.name, func(v value) {
+				v.fault("belongs to %s; remove it here", owners(f.name))
+			}})
 		}
 	}
 	return foreign

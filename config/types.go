@@ -5,6 +5,7 @@
 package config
 
 import (
+	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice/subjects"
@@ -181,4 +182,20 @@ type Usage struct {
 	// MaxPending bounds the records that are paid for and wait for a log that
 	// cannot be written.
 	MaxPending int
+}
+
+// ClassOf returns the class that ProcessClasses gives a process: its own entry,
+// else the longest that ends in * and begins its name; "" = none.
+func (c *Config) ClassOf(process string) string {
+	if class, ok := c.ProcessClasses[process]; ok {
+		return class
+	}
+	class, longest := "", 0
+	for pattern, is := range c.ProcessClasses {
+		prefix, open := strings.CutSuffix(pattern, "*")
+		if open && strings.HasPrefix(process, prefix) && len(pattern) > longest {
+			class, longest = is, len(pattern)
+		}
+	}
+	return class
 }

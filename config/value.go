@@ -26,6 +26,8 @@ type value struct {
 	node ast.Node
 	path string
 	pos  position
+	// lost marks a value that is not there and has its fault already.
+	lost bool
 }
 
 // entry is one key of a mapping with its value.
@@ -48,6 +50,9 @@ func (v value) empty() bool { return v.node.Type() == ast.NullType }
 func (v value) fault(format string, args ...any) { v.suggest("", format, args...) }
 
 func (v value) suggest(name, format string, args ...any) {
+	if v.lost {
+		return
+	}
 	v.d.add(Fault{
 		Line: v.pos.line, Column: v.pos.column, Path: v.path,
 		Message: fmt.Sprintf(format, args...), Suggestion: name,
@@ -58,27 +63,17 @@ func (v value) suggest(name, format string, args ...any) {
 func (v value) child(n ast.Node, path string) value {
 	c := value{d: v.d, node: n, path: path, pos: nodeAt(n)}
 	v.d.visits++
-	for hops := 0; ; hops++ {
-		switch n := c.node.(type) {
-		case *ast.AnchorNode:
-			c.node = n.Value
-		case *ast.AliasNode:
-			c.node = v.d.doc.anchors[n.Value.GetToken().Value]
-		default:
-			return c
-		}
-		if c.node == nil || hops > maxFlowDepth {
-			c.fault("the alias names no anchor (&name) of this file")
-			c.node = ast.Null(token.New("", "", &token.Position{Line: c.pos.line, Column: c.pos.column}))
-			return c
-		}
+	if c.node = v.d.doc.follow(n); c.node == nil {
+		c.fault("the alias names no anchor, or itself; write &name before the value that it stands for")
+		c.node, c.lost = ast.Null(n.GetToken()), true
 	}
+	return c
 }
 
 func join(path, key string) string {
 	if looksSecret(key) {
 		key = "(" + show(key) + ")"
-	} else if strings.ContainsFunc(key, func(r rune) bool { return !unicode.IsPrint(r) }) || len(key) > 80 {
+	} else if len(key) > 80 || strings.TrimSpace(key) != key || key == "" || strings.ContainsFunc(key, notPrint) {
 		key = show(key)
 	}
 	if path == "" {
@@ -86,6 +81,8 @@ func join(path, key string) string {
 	}
 	return path + "." + key
 }
+
+func notPrint(r rune) bool { return !unicode.IsPrint(r) }
 
 // entries reads a mapping; an empty value is an empty mapping. alike says
 // which keys are one and the same; the second of two is a fault.
@@ -179,7 +176,7 @@ func (e entry) unknown(own []field) {
 	for i, f := range own {
 		names[i] = f.name
 	}
-	if near := nearest(e.key, names); near != "" {
+	if near := subjects.Nearest(e.key, names); near != "" {
 		e.suggest(near, "unknown key")
 		return
 	}
@@ -282,7 +279,12 @@ func (v value) plain(must string) (string, bool) {
 // wrong says what was found where something else must stand.
 func (v value) wrong(must string) {
 	found := describe(v.node)
-	if s, ok := v.node.(*ast.StringNode); ok && s.Token.Type != token.StringType && !hasReference(s.Value) {
+	s, ok := v.node.(*ast.StringNode)
+	switch {
+	case !ok:
+	case hasReference(s.Value):
+		found += ", which comes to something else"
+	case s.Token.Type != token.StringType:
 		found = "the quoted text " + found
 	}
 	v.fault("found %s; %s", found, must)
@@ -343,7 +345,7 @@ func millis(to *time.Duration, lo, hi int64) func(value) {
 
 // decimal reads a number from 0 to hi into to.
 func decimal(to *float64, hi float64) func(value) {
-	must := fmt.Sprintf("must be a number from 0 to %g", hi)
+	must := "must be a number from 0 to " + strconv.FormatFloat(hi, 'f', -1, 64)
 	return func(v value) {
 		text, ok := v.plain(must)
 		if !ok {
@@ -384,9 +386,16 @@ func oneOf(to *string, words []string) func(value) {
 		case slices.Contains(words, text):
 			*to = text
 		default:
-			v.suggest(nearest(text, words), "found %s; must be one of %s", describe(v.node), list(words))
+			v.suggest(subjects.Nearest(text, words), "found %s; %s", describe(v.node), mustBe(words))
 		}
 	}
+}
+
+func mustBe(words []string) string {
+	if len(words) == 1 {
+		return "must be " + words[0]
+	}
+	return "must be one of " + list(words)
 }
 
 // name reads a model id, task or the like: short, one line, nothing around it.

@@ -189,7 +189,7 @@ func onlyDocument(file *ast.File) (document, *Fault) {
 	var doc document
 	for i, d := range file.Docs {
 		if i > 0 && d.Body != nil {
-			return doc, faultAt(at(d.Body.GetToken()), "a second document; keep one, without \"---\" inside")
+			return doc, faultAt(nodeAt(d.Body), "a second document; keep one, without \"---\" inside")
 		}
 	}
 	if len(file.Docs) == 0 || file.Docs[0].Body == nil || file.Docs[0].Body.Type() == ast.NullType {
@@ -204,6 +204,22 @@ func onlyDocument(file *ast.File) (document, *Fault) {
 	var fault *Fault
 	doc.anchors, fault = anchors(root)
 	return doc, fault
+}
+
+// follow returns the node that n stands for, n itself when that is no anchor
+// or alias, and nil for an alias of nothing or of itself.
+func (d document) follow(n ast.Node) ast.Node {
+	for range maxFlowDepth {
+		switch to := n.(type) {
+		case *ast.AnchorNode:
+			n = to.Value
+		case *ast.AliasNode:
+			n = d.anchors[to.Value.GetToken().Value]
+		default:
+			return n
+		}
+	}
+	return nil
 }
 
 // anchorFinder collects the anchors of a tree.

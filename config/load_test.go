@@ -1,0 +1,564 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-llm/sluice/subjects"
+)
+
+// TestDefaults holds the seed's values, and that the built-in file is whole.
+func TestDefaults(t *testing.T) {
+	c, err := Load(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Notes) != 0 || c.File != "" || c.Mode != ModePublic || c.DefaultTier != "standard" {
+		t.Errorf("notes %q, file %q, mode %q, tier %q", c.Notes, c.File, c.Mode, c.DefaultTier)
+	}
+	order := []string{"copilot", "groq", "claude-code", "anthropic", "openai", "gemini", "github-models"}
+	for _, tier := range subjects.Tiers {
+		if got := c.ProviderPriority[tier]; !slices.Equal(got, order) {
+			t.Errorf("order of %s: %q", tier, got)
+		}
+	}
+	for id, want := range map[string]string{
+		"claude-code": "sonnet sonnet opus",
+		"copilot":     "claude-haiku-4.5 claude-sonnet-4.5 claude-opus-5",
+		"groq":        "llama-3.1-8b-instant llama-3.3-70b-versatile openai/gpt-oss-120b",
+		"anthropic":   "claude-haiku-4-5 claude-sonnet-4-5 claude-opus-5",
+		"dmr":         "ai/llama3.2:3B-Q4_K_M ai/llama3.2 ai/llama3.2",
+	} {
+		m := c.Providers[id].Models
+		if got := m["fast"] + " " + m["standard"] + " " + m["premium"]; got != want {
+			t.Errorf("models of %s: %s", id, got)
+		}
+	}
+	pools := Pools{
+		Caps:       map[string]int{"openai": 12, "anthropic": 6, "ollama": 4, "custom": 8},
+		DefaultCap: 8, MaxQueue: 2000, MaxCalls: 20000, MaxBytes: 512 << 20,
+		Classes:        map[string]Class{"interactive": {6, 3}, "ingestion": {8, 1}},
+		SaturatedAfter: 500 * time.Millisecond,
+	}
+	if !reflect.DeepEqual(c.Pools, pools) {
+		t.Errorf("pools: %+v", c.Pools)
+	}
+	if want := (Retry{3, 500 * time.Millisecond, 30 * time.Second, 0.5, 300 * time.Second}); c.Retry != want {
+		t.Errorf("retry: %+v", c.Retry)
+	}
+	if want := (Usage{true, 1 << 30, 64 << 20, 10_000}); c.Usage != want {
+		t.Errorf("usage: %+v", c.Usage)
+	}
+	for _, k := range subjects.Kinds() {
+		if c.FallbackOn[k] != k.Advances() {
+			t.Errorf("fallback_on has %s: %t", k, c.FallbackOn[k])
+		}
+	}
+}
+
+func TestDefaultProviders(t *testing.T) {
+	c, err := Load(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ProviderIDs {
+		p := c.Providers[id]
+		if p == nil || p.ID != id || p.IdleTimeout != time.Minute || !p.StreamUsage || p.APIKey.IsSet() || (p.Mock != nil) != (id == "mock") {
+			t.Errorf("%s: %+v", id, p)
+		}
+		want := 120 * time.Second
+		switch id {
+		case "claude-code":
+			want = time.Minute
+		case "mock":
+			want = 0
+		}
+		if p.Timeout != want {
+			t.Errorf("%s: timeout %s, want %s", id, p.Timeout, want)
+		}
+	}
+	for task, tier := range map[string]string{
+		"git_file_extraction": "fast", "commit_message_parsing": "fast", "basic_classification": "fast",
+		"git_history_analysis": "standard", "semantic_code_analysis": "standard", "ontology_classification": "standard",
+		"insight_generation": "premium", "observation_generation": "premium", "pattern_recognition": "premium",
+	} {
+		if c.TaskTiers[task] != tier {
+			t.Errorf("%s: tier %q", task, c.TaskTiers[task])
+		}
+	}
+}
+
+// TestCopyOfTheDefault loads the built-in file as a user's: all that changes
+// are the notes on what is not built.
+func TestCopyOfTheDefault(t *testing.T) {
+	want, err := Load(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := mustLoad(t, BuiltIn())
+	if len(got.Notes) != 8 || !strings.HasPrefix(got.Notes[0], "providers.claude-code.cliCommand: read, but ") {
+		t.Errorf("notes: %q", got.Notes)
+	}
+	got.Notes, got.File = nil, ""
+	if !reflect.DeepEqual(got, want) {
+		t.Error("a copy of the built-in file makes another configuration")
+	}
+}
+
+// TestEmptyFiles are files that say nothing.
+func TestEmptyFiles(t *testing.T) {
+	want, err := Load(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{
+		"", "\n", "# nothing\n", "---\n", "---\n...\n", "{}", "\ufeff", "~\n", "\ufeff# nothing",
+		"providers:\npools:\n  caps:\n  classes:\n    ingestion:\nretry:\nusage:\ncache:\ntask_tiers:\nprocess_classes:\nprovider_priority:\n",
+	} {
+		got := mustLoad(t, file)
+		got.File = ""
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%q makes another configuration", file)
+		}
+	}
+}
+
+// TestPrecedence sets one thing in the file and in the environment: the
+// environment counts, then the file, then the default.
+func TestPrecedence(t *testing.T) {
+	for _, c := range []struct {
+		name, file string
+		environ    string
+		read       func(*Config) any
+		byDefault  any
+		byFile     any
+		byEnv      any
+	}{
+		{"mode", "mode: mock", "SEMANTIC_ANALYSIS_MODE=local", func(c *Config) any { return c.Mode }, "public", "mock", "local"},
+		{"cap", "pools: {caps: {openai: 2}}", "LLM_MAX_RPM_OPENAI=3", func(c *Config) any { return c.Pools.Cap("openai", "m") }, 12, 2, 3},
+		{"cap of a model", "pools: {caps: {openai/m: 2}}", "LLM_MAX_RPM_OPENAI=3", func(c *Config) any { return c.Pools.Cap("openai", "m") }, 12, 2, 2},
+		{"default cap", "pools: {default_cap: 2}", "LLM_MAX_RPM_GITHUB_MODELS=3", func(c *Config) any { return c.Pools.Cap("github-models", "m") }, 8, 2, 3},
+		{"ingestion", "pools: {classes: {ingestion: {slots: 2}}}", "LLM_INGESTION_SLOTS=3", func(c *Config) any { return c.Pools.Classes["ingestion"] }, Class{8, 1}, Class{2, 1}, Class{3, 1}},
+		{"interactive", "pools: {classes: {interactive: {slots: 2}}}", "LLM_INTERACTIVE_SLOTS=3", func(c *Config) any { return c.Pools.Classes["interactive"] }, Class{6, 3}, Class{2, 3}, Class{3, 3}},
+		{"base URL", "providers: {openai: {baseUrl: http://f/v1/}}", "LLM_BASE_URL_OPENAI=http://e/v1//", func(c *Config) any { return c.Providers["openai"].BaseURL }, "https://api.openai.com/v1", "http://f/v1", "http://e/v1"},
+		{"ollama", "providers: {ollama: {baseUrl: http://f}}", "OLLAMA_HOST=e:1", func(c *Config) any { return c.Providers["ollama"].BaseURL }, "http://127.0.0.1:11434", "http://f", "http://e:1"},
+		{"dmr host", "providers: {dmr: {baseUrl: http://f}}", "DMR_HOST=e", func(c *Config) any { return c.Providers["dmr"].BaseURL }, "http://localhost:12434/engines/v1", "http://f", "http://e:12434/engines/v1"},
+		{"dmr port", "providers: {dmr: {baseUrl: http://f}}", "DMR_PORT=1", func(c *Config) any { return c.Providers["dmr"].BaseURL }, "http://localhost:12434/engines/v1", "http://f", "http://localhost:1/engines/v1"},
+		{"proxy", "providers: {proxy: {baseUrl: http://f}}", "LLM_CLI_PROXY_URL=http://e:12435/", func(c *Config) any { return c.Providers["proxy"].BaseURL }, "", "http://f", "http://e:12435"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := c.read(mustLoad(t, "")); got != c.byDefault {
+				t.Errorf("default: %v, want %v", got, c.byDefault)
+			}
+			if got := c.read(mustLoad(t, c.file)); got != c.byFile {
+				t.Errorf("file: %v, want %v", got, c.byFile)
+			}
+			if got := c.read(mustLoad(t, c.file, c.environ)); got != c.byEnv {
+				t.Errorf("environment: %v, want %v", got, c.byEnv)
+			}
+			name, _, _ := strings.Cut(c.environ, "=")
+			if got := c.read(mustLoad(t, c.file, c.environ, name+"=")); got != c.byFile {
+				t.Errorf("empty variable: %v, want %v", got, c.byFile)
+			}
+		})
+	}
+}
+
+func TestForced(t *testing.T) {
+	c := mustLoad(t, "", "SEMANTIC_ANALYSIS_TIER=premium", "SEMANTIC_ANALYSIS_PROVIDER=github-models", "SEMANTIC_ANALYSIS_COST_MODE=budget")
+	if c.ForcedTier != "premium" || c.ForcedProvider != "github-models" || c.CostMode != "budget" {
+		t.Errorf("%q %q %q", c.ForcedTier, c.ForcedProvider, c.CostMode)
+	}
+}
+
+// TestMerge lays a file over the default: keys one by one, lists as a whole.
+func TestMerge(t *testing.T) {
+	c := mustLoad(t, `
+providers:
+  groq:
+    timeout: 5000
+    premium: big
+  openai:
+    models: {fast: ""}
+    streamUsage: false
+    baseUrl: ""
+    apiKeyEnvVar: ""
+provider_priority:
+  fast: [openai]
+task_tiers:
+  premium: [git_history_analysis, mine]
+process_classes:
+  planner: interactive
+  batch-*: ingestion
+fallback_on: []
+pools:
+  caps: {openai/gpt-x: 3, groq/openai/gpt-oss-120b: 4}
+`)
+	groq := c.Providers["groq"]
+	if groq.Timeout != 5*time.Second || groq.Models["premium"] != "big" || groq.Models["fast"] != "llama-3.1-8b-instant" || groq.APIKeyEnv != "GROQ_API_KEY" {
+		t.Errorf("groq: %+v", groq)
+	}
+	openai := c.Providers["openai"]
+	if _, ok := openai.Models["fast"]; ok || openai.Models["standard"] == "" || openai.StreamUsage || openai.BaseURL != "" || openai.APIKeyEnv != "" {
+		t.Errorf("openai: %+v", openai)
+	}
+	if !slices.Equal(c.ProviderPriority["fast"], []string{"openai"}) || len(c.ProviderPriority["standard"]) != 7 {
+		t.Errorf("order: %q", c.ProviderPriority)
+	}
+	if c.TaskTiers["git_history_analysis"] != "premium" || c.TaskTiers["mine"] != "premium" || c.TaskTiers["insight_generation"] != "premium" || c.TaskTiers["basic_classification"] != "fast" {
+		t.Errorf("tasks: %q", c.TaskTiers)
+	}
+	if len(c.FallbackOn) != 0 || c.Pools.Cap("openai", "gpt-x") != 3 || c.Pools.Cap("openai", "y") != 12 || c.Pools.Cap("groq", "openai/gpt-oss-120b") != 4 {
+		t.Errorf("fallback %v, caps %v", c.FallbackOn, c.Pools.Caps)
+	}
+	if c.File != "f.yaml" {
+		t.Errorf("file %q", c.File)
+	}
+}
+
+func TestClassOf(t *testing.T) {
+	c := mustLoad(t, "process_classes: {\"b*\": ingestion, \"batch-*\": interactive, \"batch-7\": ingestion, \"*\": interactive}")
+	for process, want := range map[string]string{
+		"batch-7": "ingestion", "batch-8": "interactive", "batch": "ingestion", "b": "ingestion", "x": "interactive",
+		"": "interactive", "planner": "ingestion", "planner2": "interactive",
+	} {
+		if got := c.ClassOf(process); got != want {
+			t.Errorf("%q: %q, want %q", process, got, want)
+		}
+	}
+	if got := mustLoad(t, "").ClassOf("x"); got != "" {
+		t.Errorf("without a match: %q", got)
+	}
+}
+
+// TestSpellings has each key in snake_case and in camelCase.
+func TestSpellings(t *testing.T) {
+	snakes := `
+default_tier: fast
+providers:
+  openai: {base_url: "http://h/v1", api_key_env_var: K, idle_timeout: 7, available_models: [a], stream_usage: false, models: {fast: a, standard: a, premium: a}}
+  mock: {latency_ms: 1, chunk_delay_ms: 2, input_tokens: 3, output_tokens: 4, retry_after_ms: 5, fail_after_chunks: 6}
+pools: {default_cap: 1, max_queue: 2, max_calls: 3, max_bytes: 4, saturated_after_ms: 5}
+retry: {max_attempts: 1, base_delay_ms: 2, max_delay_ms: 3, call_timeout_ms: 4}
+usage: {prompt_preview: false, stream_max_bytes: 65536, reserve_bytes: 0, max_pending: 1}
+fallback_on: []
+process_classes: {a_b: ingestion}
+`
+	camels := camelKeys(snakes)
+	if strings.Contains(strings.ReplaceAll(camels, "a_b", ""), "_") {
+		t.Fatalf("not all camelCase: %s", camels)
+	}
+	a, b := mustLoad(t, snakes, "K=key"), mustLoad(t, camels, "K=key")
+	if !reflect.DeepEqual(a, b) {
+		t.Errorf("%+v\n%+v", a, b)
+	}
+	if a.Pools.MaxBytes != 4 || a.Providers["openai"].APIKey.Reveal() != "key" || a.Providers["mock"].Mock.Default.RetryAfter != 5*time.Millisecond {
+		t.Errorf("%+v", a)
+	}
+}
+
+// camelKeys writes snake_case words as camelCase, but a_b.
+func camelKeys(s string) string {
+	s = strings.ReplaceAll(s, "a_b", "a?b")
+	for i := strings.IndexByte(s, '_'); i >= 0; i = strings.IndexByte(s, '_') {
+		s = s[:i] + strings.ToUpper(s[i+1:i+2]) + s[i+2:]
+	}
+	return strings.ReplaceAll(s, "a?b", "a_b")
+}
+
+func TestMock(t *testing.T) {
+	c := mustLoad(t, `
+providers:
+  mock:
+    tasks:
+      slow: {latency_ms: 2000, content: "${GREETING:-none}, $5"}
+      broken: {error: RATE_LIMITED, errors: 2, retry_after_ms: 100}
+      fine: {error: ""}
+    latency_ms: 50
+    output_tokens: 7
+    error: TIMEOUT
+`, "GREETING=hello")
+	def := MockBehaviour{Latency: 50 * time.Millisecond, OutputTokens: 7, Error: subjects.KindTimeout}
+	slow, broken, fine := def, def, def
+	slow.Latency, slow.Content = 2*time.Second, "hello, $5"
+	broken.Error, broken.Errors, broken.RetryAfter = subjects.KindRateLimited, 2, 100*time.Millisecond
+	fine.Error = ""
+	want := &Mock{Default: def, Tasks: map[string]MockBehaviour{"slow": slow, "broken": broken, "fine": fine}}
+	if got := c.Providers["mock"].Mock; !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// TestCustom joins the order when it can be reached, and stays where the
+// user's file puts it.
+func TestCustom(t *testing.T) {
+	const base = "providers: {custom: {baseUrl: http://h/v1}}\n"
+	for _, c := range []struct {
+		file, environ string
+		want          map[string]int
+	}{
+		{"", "", map[string]int{"fast": -1, "premium": -1}},
+		{"", "CUSTOM_API_KEY=k", map[string]int{"fast": -1, "premium": -1}},
+		{base, "", map[string]int{"fast": 7, "premium": 7}},
+		{"", "LLM_BASE_URL_CUSTOM=http://h/v1", map[string]int{"fast": 7, "premium": 7}},
+		{base + "provider_priority: {fast: [groq]}", "", map[string]int{"fast": 1, "premium": 7}},
+		{base + "provider_priority: {fast: [custom, groq]}", "", map[string]int{"fast": 0, "premium": -1}},
+		{"provider_priority: {fast: [custom, groq]}", "", map[string]int{"fast": 0, "premium": -1}},
+	} {
+		cfg := mustLoad(t, c.file, c.environ)
+		for tier, want := range c.want {
+			if got := slices.Index(cfg.ProviderPriority[tier], "custom"); got != want {
+				t.Errorf("%q, %q: %s has it at %d, want %d", c.file, c.environ, tier, got, want)
+			}
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	c := mustLoad(t, "providers: {custom: {apiKeyEnvVar: OTHER}, ollama: {apiKeyEnvVar: OTHER}}",
+		"GROQ_API_KEY=a", "ANTHROPIC_API_KEY=b", "OPENAI_API_KEY= c\n", "GOOGLE_API_KEY=d", "GITHUB_TOKEN=e",
+		"CUSTOM_API_KEY=no", "OTHER=first", "OTHER=f")
+	for id, want := range map[string]string{
+		"groq": "a", "anthropic": "b", "openai": "c", "gemini": "d", "github-models": "e", "custom": "f", "ollama": "f",
+		"dmr": "", "proxy": "", "mock": "", "claude-code": "", "copilot": "",
+	} {
+		if got := c.Providers[id].APIKey; got.Reveal() != want || got.IsSet() != (want != "") {
+			t.Errorf("%s: %q", id, got.Reveal())
+		}
+	}
+}
+
+func TestNotes(t *testing.T) {
+	for _, c := range []struct{ file, environ, want string }{
+		{"cost_limits: {budget_mode: 0.1}", "", "cost_limits: read, but budgets are not built yet; calls are not limited by cost"},
+		{"batch_cost_limits: {fallback_on_quota: false}", "", "batch_cost_limits: read, but budgets are not built yet; batches are not limited by cost"},
+		{"cache: {ttlMs: 5}", "", "cache: read, but the cache is not built yet; every call goes to a provider"},
+		{"circuit_breaker: {threshold: 2}", "", "circuit_breaker: read, but circuit breakers are not built yet; a failing provider is tried by every call"},
+		{"prices: {openai/gpt-5.4: {input: 1.25, output: 10, cache_read: 0.1}}", "", "prices: read, but costs are not built yet; no cost is recorded"},
+		{"providers: {copilot: {quotaTracking: {softLimitPerHour: 5}}}", "", "providers.copilot.quotaTracking: read, but quotas are not tracked yet"},
+		{"", "LLM_CLAUDE_CLI=/bin/claude", "LLM_CLAUDE_CLI: changes nothing, subscriptions are not built yet"},
+		{"", "LLM_BASE_URL_MOCK=http://h", "LLM_BASE_URL_MOCK: changes nothing, the mock provider has no network"},
+		{"", "LLM_INGESTION_SLOT=4", "LLM_INGESTION_SLOT: changes nothing, Sluice does not know it; did you mean LLM_INGESTION_SLOTS?"},
+		{"", "LLM_SOMETHING_ELSE=4", ""},
+		{"cost_limits:", "", ""},
+	} {
+		got := mustLoad(t, c.file, c.environ).Notes
+		if want := []string{c.want}; c.want != "" && !slices.Equal(got, want) || c.want == "" && len(got) != 0 {
+			t.Errorf("%q, %q: %q", c.file, c.environ, got)
+		}
+	}
+	got := mustLoad(t, "", "OLLAMA_HOST=a", "LLM_BASE_URL_OLLAMA=http://b").Notes
+	if want := []string{"OLLAMA_HOST: changes nothing, LLM_BASE_URL_OLLAMA is set and wins"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestOllamaHost(t *testing.T) {
+	for host, want := range map[string]string{
+		"h": "http://h:11434", "h:1": "http://h:1", ":1": "http://127.0.0.1:1", "http://h": "http://h:80", "https://h": "https://h:443",
+		"https://h:5/x/": "https://h:5/x", "0.0.0.0": "http://127.0.0.1:11434", "0.0.0.0:5": "http://127.0.0.1:5",
+		"::1": "http://[::1]:11434", "[::1]": "http://[::1]:11434", "[::]:5": "http://[::1]:5", " \"h\" ": "http://h:11434",
+		"h/x": "http://h:11434/x", "10.0.0.1": "http://10.0.0.1:11434",
+	} {
+		if got := mustLoad(t, "", "OLLAMA_HOST="+host).Providers["ollama"].BaseURL; got != want {
+			t.Errorf("%q: %s, want %s", host, got, want)
+		}
+	}
+	for _, host := range []string{"ftp://h", "h:0", "h:70000", "h:x", "a b", "u:p@h", "http://u@h", "h?x=1", "://", "-"} {
+		loadFaults(t, "", "OLLAMA_HOST="+host)
+	}
+}
+
+func TestBaseURL(t *testing.T) {
+	for in, want := range map[string]string{
+		"http://h": "http://h", "https://h:8080/v1/": "https://h:8080/v1", "http://[::1]:1/v1": "http://[::1]:1/v1",
+		"http://model-runner.docker.internal/engines/v1": "http://model-runner.docker.internal/engines/v1", "http://a_b/": "http://a_b",
+		"HTTP://h/": "HTTP://h",
+	} {
+		if got, problem := parseBaseURL(in); got != want || problem != "" {
+			t.Errorf("%q: %q, %s", in, got, problem)
+		}
+	}
+	for _, in := range []string{
+		"", "h", "h:80", "/v1", "//h/v1", "http:", "http://", "http:///v1", "http:h", "file:///etc/passwd", "http://u@h", "http://u:p@h",
+		"http://h?", "http://h?a=b", "http://h#", "http://h#x", "http://h:", "http://h:0", "http://h:65536", "http://h:-1", "http://h /",
+		" http://h", "http://h\n", "http://h\x00", "http://-h", "http://[::1", "http://h%zz", "javascript:alert(1)", "http://" + strings.Repeat("h", 300),
+		"http://h/" + strings.Repeat("x", maxURL),
+	} {
+		if got, problem := parseBaseURL(in); problem == "" || got != "" {
+			t.Errorf("%q is taken as %q", in, got)
+		}
+	}
+}
+
+func TestExpand(t *testing.T) {
+	env := newEnviron([]string{"A=x", "E=", "D=$A ${A}", "LONG=" + strings.Repeat("l", maxText)})
+	for in, want := range map[string]string{
+		"": "", "a": "a", "$": "$", "$5": "$5", "$A": "$A", "${A}": "x", "a${A}b${A}": "axbx", "${E}": "", "${E:-d}": "d", "${N:-d}": "d", "${N:-}": "",
+		"${A:-d}": "x", "$${A}": "${A}", "$$${A}": "$${A}", "${N:-a:b/c d}": "a:b/c d", "${D}": "$A ${A}", "$$": "$$", "{A}": "{A}", "${N:-$A}": "$A",
+	} {
+		if got, problem := expand(in, env); got != want || problem != "" {
+			t.Errorf("%q: %q %s, want %q", in, got, problem, want)
+		}
+	}
+	for _, in := range []string{"${", "${}", "${N}", "${1}", "${A", "${A-d}", "${A:+d}", "${ A}", "x${N}", "${LONG}${LONG}"} {
+		if got, problem := expand(in, env); problem == "" || strings.Contains(problem, "lll") {
+			t.Errorf("%q: %q %s", in, got, problem)
+		}
+	}
+}
+
+// TestExpansionIsBounded has values that are small in the file and large in
+// the environment.
+func TestExpansionIsBounded(t *testing.T) {
+	file := "providers: {mock: {tasks: {"
+	for i := range 40 {
+		file += fmt.Sprintf("t%d: {content: \"${BIG}\"}, ", i)
+	}
+	faults := loadFaults(t, file+"}}}", "BIG="+strings.Repeat("b", 60_000))
+	if want := "are longer than 1048576 bytes with their variables"; !strings.Contains(faults[0].Message, want) || len(faults[0].Message) > 200 {
+		t.Errorf("%q", faults[0])
+	}
+	faults = loadFaults(t, "mode: \"${BAD}\"", "BAD=\xff")
+	if want := "the variable's value is not UTF-8"; faults[0].Message != want {
+		t.Errorf("%q", faults[0])
+	}
+}
+
+// TestNumbersFromVariables may stand where a number or a switch does.
+func TestNumbersFromVariables(t *testing.T) {
+	c := mustLoad(t, "pools: {default_cap: \"${N}\"}\nretry:\n  jitter: ${J:-0.25}\nusage:\n  prompt_preview: ${P}\n", "N=5", "P=false")
+	if c.Pools.DefaultCap != 5 || c.Retry.Jitter != 0.25 || c.Usage.PromptPreview {
+		t.Errorf("%d %g %t", c.Pools.DefaultCap, c.Retry.Jitter, c.Usage.PromptPreview)
+	}
+}
+
+// TestLineEnds reads a file from another system.
+func TestLineEnds(t *testing.T) {
+	c := mustLoad(t, "\ufeffmode: mock\r\npools:\r\n  default_cap: 5\r\nproviders:\r\n  mock:\r\n    content: |\r\n      a\r\n      b\r\n")
+	if c.Mode != "mock" || c.Pools.DefaultCap != 5 || c.Providers["mock"].Mock.Default.Content != "a\nb\n" {
+		t.Errorf("%+v", c)
+	}
+	faults := loadFaults(t, "mode: mock\r\n\r\npools:\r\n  defaultCap: x\r\n")
+	if f := faults[0]; f.Line != 4 || f.Column != 15 {
+		t.Errorf("%v", f)
+	}
+}
+
+func TestAnchors(t *testing.T) {
+	c := mustLoad(t, "provider_priority: {fast: &o [groq, openai], standard: *o, premium: *o}\nproviders: {mock: &m {latency_ms: &n 5}}\npools: {default_cap: *n}\n")
+	if got := c.ProviderPriority["premium"]; !slices.Equal(got, []string{"groq", "openai"}) || c.Pools.DefaultCap != 5 {
+		t.Errorf("%q %d", got, c.Pools.DefaultCap)
+	}
+	c.ProviderPriority["fast"][0] = "changed"
+	if c.ProviderPriority["standard"][0] != "groq" {
+		t.Error("two tiers share one list")
+	}
+}
+
+// TestNothingShared changes all of one Config and looks at the next.
+func TestNothingShared(t *testing.T) {
+	opts := text(BuiltIn(), "OPENAI_API_KEY=k", "LLM_BASE_URL_CUSTOM=http://h")
+	first, err := Load(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := json.Marshal(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wipe(reflect.ValueOf(first))
+	second, err := Load(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after, _ := json.Marshal(second); string(after) != string(before) {
+		t.Errorf("before %s\nafter %s", before, after)
+	}
+}
+
+// wipe changes everything that can be reached from v.
+func wipe(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			wipe(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Field(i).CanSet() {
+				wipe(v.Field(i))
+			}
+		}
+	case reflect.Map:
+		for _, k := range v.MapKeys() {
+			wipe(v.MapIndex(k))
+		}
+		v.Clear()
+	case reflect.Slice:
+		for i := range v.Len() {
+			wipe(v.Index(i))
+		}
+	case reflect.String:
+		if v.CanSet() {
+			v.SetString("wiped")
+		}
+	}
+}
+
+func TestReadsFiles(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "llm-providers.yaml")
+	if err := os.WriteFile(name, []byte("mode: mock\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(Options{File: name})
+	if err != nil || c.Mode != "mock" || c.File != name {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// TestRandomBounds tries numbers and near-numbers as bounds: in plain digits
+// from 1 to a million they count, else they are refused by name and value.
+func TestRandomBounds(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	vars := []string{"LLM_INGESTION_SLOTS", "LLM_INTERACTIVE_SLOTS", "LLM_MAX_RPM_OPENAI", "LLM_MAX_RPM_CLAUDE_CODE"}
+	read := func(c *Config) []int {
+		return []int{c.Pools.Classes["ingestion"].Slots, c.Pools.Classes["interactive"].Slots, c.Pools.Cap("openai", ""), c.Pools.Cap("claude-code", "")}
+	}
+	for range 300 {
+		i := rng.IntN(len(vars))
+		val := randomBound(rng)
+		c, err := Load(Options{Environ: []string{vars[i] + "=" + val}})
+		n, notInt := strconv.Atoi(val)
+		switch good := notInt == nil && strconv.Itoa(n) == val && n >= 1 && n <= maxCount; {
+		case good && (err != nil || read(c)[i] != n):
+			t.Errorf("%s=%q: %v", vars[i], val, err)
+		case !good && err == nil:
+			t.Errorf("%s=%q is taken", vars[i], val)
+		case !good && (!strings.Contains(err.Error(), vars[i]+": found ") || !strings.Contains(err.Error(), "must be a whole number from 1 to 1000000")):
+			t.Errorf("%s=%q: %v", vars[i], val, err)
+		}
+	}
+}
+
+func randomBound(rng *rand.Rand) string {
+	if rng.IntN(2) == 0 {
+		return strconv.Itoa(rng.IntN(2_000_000) - 500_000)
+	}
+	const letters = "0123456789-+. eE_x,\t٣"
+	r := []rune(letters)
+	out := make([]rune, 1+rng.IntN(8))
+	for i := range out {
+		out[i] = r[rng.IntN(len(r))]
+	}
+	return string(out)
+}
