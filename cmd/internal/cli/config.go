@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/sluice-llm/sluice/config"
+)
+
+// configCmd is about the configuration.
+type configCmd struct {
+	Check configCheckCmd `cmd:"" help:"Check a configuration file and the environment. Exit status 1 when there are faults."`
+}
+
+// configCheckCmd checks a configuration.
+type configCheckCmd struct {
+	File string `arg:"" optional:"" help:"The file; the one that serve would take otherwise."`
+	JSON bool   `help:"Print the findings as JSON."`
+}
+
+// Help implements kong.HelpProvider.
+func (*configCheckCmd) Help() string {
+	return `Without FILE: $SLUICE_CONFIG, config/llm-providers.yaml, or the built-in default. No key is ever printed.
+
+Examples:
+
+    sluice config check
+    sluice config check config/llm-providers.yaml --json | jq .faults`
+}
+
+// checked is what config check finds.
+type checked struct {
+	Valid     bool              `json:"valid"`
+	File      string            `json:"file"`
+	Mode      string            `json:"mode,omitempty"`
+	Providers []checkedProvider `json:"providers,omitempty"`
+	Notes     []string          `json:"notes,omitempty"`
+	Faults    []config.Fault    `json:"faults,omitempty"`
+}
+
+type checkedProvider struct {
+	Provider string `json:"provider"`
+	// KeyEnv names the variable of its key; empty = it needs none.
+	KeyEnv  string            `json:"keyEnv,omitempty"`
+	KeySet  bool              `json:"keySet"`
+	BaseURL string            `json:"baseUrl,omitempty"`
+	Models  map[string]string `json:"models,omitempty"`
+}
+
+// Run checks and prints.
+func (c *configCheckCmd) Run(_ context.Context, a *app) error {
+	a.json = c.JSON
+	found := c.check(a)
+	if c.JSON {
+		b, err := json.Marshal(found)
+		if err != nil {
+			return err
+		}
+		a.printJSON(b)
+	} else {
+		a.printChecked(found)
+	}
+	if !found.Valid {
+		return errFailed
+	}
+	return nil
+}
+
+func (c *configCheckCmd) check(a *app) *checked {
+	file := a.configFile(orElse(c.File, a.env.get("SLUICE_CONFIG")))
+	cfg, err := loadConfig(file, a.env)
+	if err != nil {
+		return &checked{File: file, Faults: faults(file, err)}
+	}
+	found := &checked{Valid: true, File: cfg.File, Mode: cfg.Mode, Notes: cfg.Notes}
+	for _, id := range config.ProviderIDs {
+		p := cfg.Providers[id]
+		if p == nil {
+			continue
+		}
+		found.Providers = append(found.Providers, checkedProvider{
+			Provider: id, KeyEnv: p.APIKeyEnv, KeySet: p.APIKeyEnv != "" && a.env.get(p.APIKeyEnv) != "",
+			BaseURL: p.BaseURL, Models: p.Models,
+		})
+	}
+	return found
+}
+
+// defaultConfig is the configuration file that is taken where none is named.
+const defaultConfig = "config/llm-providers.yaml"
+
+// configFile is the named file, else defaultConfig where it exists, else ""
+// for the built-in configuration.
+func (a *app) configFile(named string) string {
+	if named != "" {
+		return named
+	}
+	if _, err := os.Stat(defaultConfig); err == nil {
+		return defaultConfig
+	}
+	return ""
+}
+
+// faults takes an error of config.Load apart.
+func faults(file string, err error) []config.Fault {
+	var e *config.Error
+	if errors.As(err, &e) {
+		return e.Faults
+	}
+	return []config.Fault{{File: file, Message: err.Error()}}
+}
+
+func (a *app) printChecked(f *checked) {
+	if !f.Valid {
+		for _, fault := range f.Faults {
+			fmt.Fprintln(a.out, safe(fault.String()))
+		}
+		return
+	}
+	name := f.File
+	if name == "" {
+		name = "the built-in configuration"
+	}
+	fmt.Fprintf(a.out, "%s is %s · mode %s\n\n", safe(name), a.out.paint(green, "valid"), safe(f.Mode))
+	t := &table{columns: []column{{title: "PROVIDER"}, {title: "KEY"}, {title: "BASE URL"}, {title: "MODELS"}}}
+	for _, p := range f.Providers {
+		t.add(cell{text: p.Provider}, keyText(&p), cell{text: p.BaseURL}, cell{text: modelsText(p.Models)})
+	}
+	a.printLines(t.lines(a.out)...)
+	for _, n := range f.Notes {
+		fmt.Fprintf(a.out, "%s %s\n", a.out.paint(yellow, "note:"), safe(n))
+	}
+}
+
+func keyText(p *checkedProvider) cell {
+	switch {
+	case p.KeyEnv == "":
+		return cell{"needs none", dim}
+	case p.KeySet:
+		return cell{p.KeyEnv + " set", green}
+	}
+	return cell{p.KeyEnv + " not set", yellow}
+}

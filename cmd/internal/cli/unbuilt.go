@@ -1,0 +1,28 @@
+package cli
+
+import "github.com/sluice-llm/sluice/subjects"
+
+// notBuilt is the failure of a command of the contract that this version lacks.
+func notBuilt(command, instead string) error {
+	return failf(subjects.KindValidation, "%s is not built yet; %s", command, instead)
+}
+
+// quotaCmd will show and reset quotas.
+type quotaCmd struct {
+	Args []string `arg:"" optional:"" passthrough:"" hidden:"" help:"reset PROVIDER."`
+}
+
+// Run says that it is not built.
+func (*quotaCmd) Run() error {
+	return notBuilt("quota", "`sluice health` shows each provider's quota")
+}
+
+// topCmd will be a live view.
+type topCmd struct {
+	Args []string `arg:"" optional:"" passthrough:"" hidden:""`
+}
+
+// Run says that it is not built.
+func (*topCmd) Run() error {
+	return notBuilt("top", "`sluice health` shows the pools, `sluice events` what happens")
+}

@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/sluice-llm/sluice/subjects"
+)
+
+// usageCmd reads the usage log.
+type usageCmd struct {
+	Show   usageShowCmd   `cmd:"" default:"withargs" help:"Sums of a time window, or the newest calls (the default)."`
+	Export usageExportCmd `cmd:"" help:"Write the records to a file (not built yet)."`
+}
+
+// usageShowCmd shows sums, or the newest rows.
+type usageShowCmd struct {
+	Hours  *int   `placeholder:"N" usual:"24" help:"The window, back from now."`
+	By     string `enum:"process,provider,model" default:"process" placeholder:"WHAT" help:"What each row is: process, provider or model."`
+	Recent *int   `placeholder:"N" help:"Show the newest N calls instead of sums."`
+	JSON   bool   `help:"Print the node's answer as JSON."`
+	clientFlags
+}
+
+// maxHours is the longest window that a node answers for.
+const maxHours = 24 * 3660
+
+// Help implements kong.HelpProvider.
+func (*usageShowCmd) Help() string {
+	return `A cost that is not known is shown as unknown, never as 0; ~ marks estimated tokens. "show" may be left out; "usage export" is the other subcommand.
+
+Examples:
+
+    sluice usage
+    sluice usage --hours 168 --by model
+    sluice usage --recent 20 --json | jq '.calls[].latency_ms'`
+}
+
+// Validate implements kong's validation.
+func (c *usageShowCmd) Validate() error {
+	if c.Hours != nil && (*c.Hours < 1 || *c.Hours > maxHours) {
+		return usagef("--hours must be between 1 and %d, not %d", maxHours, *c.Hours)
+	}
+	if c.Recent != nil && (*c.Recent < 1 || *c.Recent > subjects.MaxRecent) {
+		return usagef("--recent must be between 1 and %d, not %d", subjects.MaxRecent, *c.Recent)
+	}
+	if c.Recent != nil && c.Hours != nil {
+		return usagef("--recent shows the newest calls, --hours sums a window: give one of them")
+	}
+	return nil
+}
+
+// Run asks and prints.
+func (c *usageShowCmd) Run(ctx context.Context, a *app) error {
+	a.json = c.JSON
+	if c.Recent != nil {
+		return c.recent(ctx, a)
+	}
+	q := subjects.UsageQuery{}
+	if c.Hours != nil {
+		q.Hours = *c.Hours
+	}
+	var sum subjects.UsageSummary
+	if err := c.ask(ctx, a, "usage", subjects.QueryUsageSummary, &q, &sum); err != nil || c.JSON {
+		return err
+	}
+	a.printUsage(&sum, c.By)
+	return nil
+}
+
+func (c *usageShowCmd) recent(ctx context.Context, a *app) error {
+	var r subjects.RecentUsage
+	if err := c.ask(ctx, a, "usage", subjects.QueryUsageRecent, &subjects.RecentQuery{Limit: *c.Recent}, &r); err != nil || c.JSON {
+		return err
+	}
+	if len(r.Calls) == 0 {
+		fmt.Fprintln(a.out, "no calls yet")
+		return nil
+	}
+	t := &table{columns: []column{
+		{title: "TIME", fixed: true}, {title: "PROCESS"}, {title: "CLASS", drop: 3}, {title: "PROVIDER/MODEL"},
+		{title: "INPUT", right: true}, {title: "OUTPUT", right: true}, {title: "TOOK", right: true, drop: 1},
+		{title: "WAITED", right: true, drop: 4, none: "0 ms"}, {title: "COST", right: true},
+		{title: "OUTCOME", fixed: true}, {title: "PROMPT", drop: 2},
+	}}
+	for _, raw := range r.Calls {
+		var rec subjects.UsageRecord
+		if err := json.Unmarshal(raw, &rec); err != nil {
+			return failf(subjects.KindProvider, "a usage record is not what this version of sluice knows")
+		}
+		t.add(a.recentRow(&rec)...)
+	}
+	a.printLines(t.lines(a.out)...)
+	return nil
+}
+
+func (a *app) recentRow(r *subjects.UsageRecord) []cell {
+	outcome := cell{r.Outcome, green}
+	if r.Outcome != subjects.OutcomeOK {
+		outcome.colour = red
+	}
+	var marks []string
+	if r.Cached {
+		marks = append(marks, "cached")
+	}
+	if r.Partial {
+		marks = append(marks, "partial")
+	}
+	if len(marks) > 0 {
+		outcome.text += " (" + strings.Join(marks, ", ") + ")"
+	}
+	estimated := int64(0)
+	if r.TokensEstimated {
+		estimated = 1
+	}
+	preview := strings.Join(strings.Fields(r.PromptPreview), " ")
+	row := texts(r.Timestamp.In(a.loc).Format("01-02 15:04:05"), r.Process, r.Class, r.Provider+"/"+r.Model,
+		tokens(r.InputTokens, estimated), tokens(r.OutputTokens, estimated), millis(r.LatencyMs), millis(r.QueuedMs), priceText(r.CostUSD))
+	return append(row, outcome, cell{preview, dim})
+}
+
+func priceText(usd *subjects.USD) string {
+	if usd == nil {
+		return "unknown"
+	}
+	return dollars(*usd)
+}
+
+// tokens writes a count, marked when some of it is an estimate.
+func tokens(n, estimated int64) string {
+	if estimated > 0 {
+		return "~" + count(n)
+	}
+	return count(n)
+}
+
+// printUsage prints a summary by process, provider or model.
+func (a *app) printUsage(s *subjects.UsageSummary, by string) {
+	window := fmt.Sprintf("%d hours", s.Hours)
+	if s.Hours == 1 {
+		window = "hour"
+	}
+	if s.Totals.Calls == 0 {
+		fmt.Fprintf(a.out, "no calls in the last %s\n", window)
+		return
+	}
+	fmt.Fprintf(a.out, "last %s, until %s\n\n", window, s.To.In(a.loc).Format("2006-01-02 15:04 MST"))
+	a.printLines(usageTable(s, by).lines(a.out)...)
+}
+
+func usageTable(s *subjects.UsageSummary, by string) *table {
+	rows := map[string][]subjects.UsageShare{"process": s.ByProcess, "provider": s.ByProvider, "model": s.ByModel}[by]
+	t := &table{totals: true, columns: []column{
+		{title: strings.ToUpper(by)}, {title: "CALLS", right: true}, {title: "ERRORS", right: true, none: "0", drop: 3},
+		{title: "CACHED", right: true, none: "0", drop: 4}, {title: "INPUT", right: true, drop: 1}, {title: "OUTPUT", right: true, drop: 1},
+		{title: "TOTAL", right: true}, {title: "SHARE", right: true}, {title: "COST", right: true},
+		{title: "SAVED", right: true, none: "$0", drop: 5}, {title: "TOOK", right: true, drop: 2}, {title: "WAITED", right: true, none: "0 ms", drop: 6},
+	}}
+	for i := range rows {
+		t.add(usageRow(rows[i].Name, &rows[i].UsageTotals, rows[i].Share)...)
+	}
+	t.add(usageRow("total", &s.Totals, 1)...)
+	return t
+}
+
+func usageRow(name string, u *subjects.UsageTotals, share float64) []cell {
+	errs := plain
+	if u.Errors > 0 {
+		errs = red
+	}
+	return []cell{{text: name}, {text: count(u.Calls)}, {count(u.Errors), errs}, {text: count(u.Cached)},
+		{text: tokens(u.InputTokens, u.Estimated)}, {text: tokens(u.OutputTokens, u.Estimated)}, {text: tokens(u.TotalTokens, u.Estimated)},
+		{text: percent(share)}, {text: cost(u)}, {text: dollars(u.SavedUSD)},
+		{text: millis(u.AvgLatencyMs)}, {text: millis(u.AvgQueuedMs)}}
+}
+
+// cost is what the calls cost, as far as it is known.
+func cost(u *subjects.UsageTotals) string {
+	switch {
+	case u.Unpriced == 0:
+		return dollars(u.CostUSD)
+	case u.Unpriced >= u.Calls:
+		return "unknown"
+	}
+	return dollars(u.CostUSD) + " + unknown"
+}
+
+// usageExportCmd will write records to a file.
+type usageExportCmd struct {
+	Format string `placeholder:"FORMAT" help:"jsonl or csv."`
+}
+
+// Run says that it is not built.
+func (*usageExportCmd) Run() error {
+	return notBuilt("usage export", "`sluice usage --recent 10000 --json` has the newest records")
+}
