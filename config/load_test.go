@@ -2,13 +2,10 @@ package config
 
 import (
 	"encoding/json"
-	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -362,78 +359,6 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-func TestOllamaHost(t *testing.T) {
-	for host, want := range map[string]string{
-		"h": "http://h:11434", "h:1": "http://h:1", ":1": "http://127.0.0.1:1", "http://h": "http://h:80", "https://h": "https://h:443",
-		"https://h:5/x/": "https://h:5/x", "0.0.0.0": "http://127.0.0.1:11434", "0.0.0.0:5": "http://127.0.0.1:5",
-		"::1": "http://[::1]:11434", "[::1]": "http://[::1]:11434", "[::]:5": "http://[::1]:5", " \"h\" ": "http://h:11434",
-		"h/x": "http://h:11434/x", "10.0.0.1": "http://10.0.0.1:11434",
-	} {
-		if got := mustLoad(t, "", "OLLAMA_HOST="+host).Providers["ollama"].BaseURL; got != want {
-			t.Errorf("%q: %s, want %s", host, got, want)
-		}
-	}
-	for _, host := range []string{"ftp://h", "h:0", "h:70000", "h:x", "a b", "u:p@h", "http://u@h", "h?x=1", "://", "-"} {
-		loadFaults(t, "", "OLLAMA_HOST="+host)
-	}
-}
-
-func TestBaseURL(t *testing.T) {
-	for in, want := range map[string]string{
-		"http://h": "http://h", "https://h:8080/v1/": "https://h:8080/v1", "http://[::1]:1/v1": "http://[::1]:1/v1",
-		"http://model-runner.docker.internal/engines/v1": "http://model-runner.docker.internal/engines/v1", "http://a_b/": "http://a_b",
-		"HTTP://h/": "HTTP://h",
-	} {
-		if got, problem := parseBaseURL(in); got != want || problem != "" {
-			t.Errorf("%q: %q, %s", in, got, problem)
-		}
-	}
-	for _, in := range []string{
-		"", "h", "h:80", "/v1", "//h/v1", "http:", "http://", "http:///v1", "http:h", "file:///etc/passwd", "http://u@h", "http://u:p@h",
-		"http://h?", "http://h?a=b", "http://h#", "http://h#x", "http://h:", "http://h:0", "http://h:65536", "http://h:-1", "http://h /",
-		" http://h", "http://h\n", "http://h\x00", "http://-h", "http://[::1", "http://h%zz", "javascript:alert(1)", "http://" + strings.Repeat("h", 300),
-		"http://h/" + strings.Repeat("x", maxURL),
-	} {
-		if got, problem := parseBaseURL(in); problem == "" || got != "" {
-			t.Errorf("%q is taken as %q", in, got)
-		}
-	}
-}
-
-func TestExpand(t *testing.T) {
-	env := newEnviron([]string{"A=x", "E=", "D=$A ${A}", "LONG=" + strings.Repeat("l", maxText)})
-	for in, want := range map[string]string{
-		"": "", "a": "a", "$": "$", "$5": "$5", "$A": "$A", "${A}": "x", "a${A}b${A}": "axbx", "${E}": "", "${E:-d}": "d", "${N:-d}": "d", "${N:-}": "",
-		"${A:-d}": "x", "$${A}": "${A}", "$$${A}": "$${A}", "${N:-a:b/c d}": "a:b/c d", "${D}": "$A ${A}", "$$": "$$", "{A}": "{A}", "${N:-$A}": "$A",
-	} {
-		if got, problem := expand(in, env); got != want || problem != "" {
-			t.Errorf("%q: %q %s, want %q", in, got, problem, want)
-		}
-	}
-	for _, in := range []string{"${", "${}", "${N}", "${1}", "${A", "${A-d}", "${A:+d}", "${ A}", "x${N}", "${LONG}${LONG}"} {
-		if got, problem := expand(in, env); problem == "" || strings.Contains(problem, "lll") {
-			t.Errorf("%q: %q %s", in, got, problem)
-		}
-	}
-}
-
-// TestExpansionIsBounded has values that are small in the file and large in
-// the environment.
-func TestExpansionIsBounded(t *testing.T) {
-	file := "providers: {mock: {tasks: {"
-	for i := range 40 {
-		file += fmt.Sprintf("t%d: {content: \"${BIG}\"}, ", i)
-	}
-	faults := loadFaults(t, file+"}}}", "BIG="+strings.Repeat("b", 60_000))
-	if want := "are longer than 1048576 bytes with their variables"; !strings.Contains(faults[0].Message, want) || len(faults[0].Message) > 200 {
-		t.Errorf("%q", faults[0])
-	}
-	faults = loadFaults(t, "mode: \"${BAD}\"", "BAD=\xff")
-	if want := "the variable's value is not UTF-8"; faults[0].Message != want {
-		t.Errorf("%q", faults[0])
-	}
-}
-
 // TestNumbersFromVariables may stand where a number or a switch does.
 func TestNumbersFromVariables(t *testing.T) {
 	c := mustLoad(t, "pools: {default_cap: \"${N}\"}\nretry:\n  jitter: ${J:-0.25}\nusage:\n  prompt_preview: ${P}\n", "N=5", "P=false")
@@ -524,41 +449,4 @@ func TestReadsFiles(t *testing.T) {
 	if err != nil || c.Mode != "mock" || c.File != name {
 		t.Errorf("%+v, %v", c, err)
 	}
-}
-
-// TestRandomBounds tries numbers and near-numbers as bounds: in plain digits
-// from 1 to a million they count, else they are refused by name and value.
-func TestRandomBounds(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	vars := []string{"LLM_INGESTION_SLOTS", "LLM_INTERACTIVE_SLOTS", "LLM_MAX_RPM_OPENAI", "LLM_MAX_RPM_CLAUDE_CODE"}
-	read := func(c *Config) []int {
-		return []int{c.Pools.Classes["ingestion"].Slots, c.Pools.Classes["interactive"].Slots, c.Pools.Cap("openai", ""), c.Pools.Cap("claude-code", "")}
-	}
-	for range 300 {
-		i := rng.IntN(len(vars))
-		val := randomBound(rng)
-		c, err := Load(Options{Environ: []string{vars[i] + "=" + val}})
-		n, notInt := strconv.Atoi(val)
-		switch good := notInt == nil && strconv.Itoa(n) == val && n >= 1 && n <= maxCount; {
-		case good && (err != nil || read(c)[i] != n):
-			t.Errorf("%s=%q: %v", vars[i], val, err)
-		case !good && err == nil:
-			t.Errorf("%s=%q is taken", vars[i], val)
-		case !good && (!strings.Contains(err.Error(), vars[i]+": found ") || !strings.Contains(err.Error(), "must be a whole number from 1 to 1000000")):
-			t.Errorf("%s=%q: %v", vars[i], val, err)
-		}
-	}
-}
-
-func randomBound(rng *rand.Rand) string {
-	if rng.IntN(2) == 0 {
-		return strconv.Itoa(rng.IntN(2_000_000) - 500_000)
-	}
-	const letters = "0123456789-+. eE_x,\t٣"
-	r := []rune(letters)
-	out := make([]rune, 1+rng.IntN(8))
-	for i := range out {
-		out[i] = r[rng.IntN(len(r))]
-	}
-	return string(out)
 }

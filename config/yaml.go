@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -171,8 +172,8 @@ var remedies = []struct{ said, do string }{
 }
 
 func syntaxFault(err error) *Fault {
-	ye, ok := err.(yaml.Error) //nolint:errorlint // the parser returns it bare
-	if !ok || ye.GetToken() == nil {
+	var ye yaml.Error
+	if !errors.As(err, &ye) || ye.GetToken() == nil {
 		return faultAt(position{}, "not YAML; check the indentation")
 	}
 	said := strings.ReplaceAll(ye.GetMessage(), "\t", `\t`)

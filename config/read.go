@@ -1,0 +1,149 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/sluice-llm/sluice/subjects"
+)
+
+// bounds are the least and the greatest value of a number, and its unit.
+type bounds struct {
+	lo, hi int64
+	unit   string
+}
+
+func (b bounds) must() string {
+	unit := b.unit
+	if unit != "" {
+		unit = " of " + unit
+	}
+	return fmt.Sprintf("must be a whole number%s from %d to %d", unit, b.lo, b.hi)
+}
+
+// parseWhole reads a whole number in plain digits within bounds.
+func parseWhole(text string, b bounds) (int64, bool) {
+	if text == "" || len(text) > 18 || strings.Trim(text, "0123456789") != "" {
+		return 0, false
+	}
+	if text[0] == '0' && len(text) > 1 {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil && n >= b.lo && n <= b.hi
+}
+
+// whole reads a whole number into to.
+func whole[T ~int | ~int64](to *T, b bounds) func(value) {
+	return func(v value) {
+		text, ok := v.plain(b.must())
+		if !ok {
+			return
+		}
+		n, fits := parseWhole(text, b)
+		if !fits {
+			v.wrong(b.must())
+			return
+		}
+		*to = T(n)
+	}
+}
+
+// millis reads milliseconds into a duration.
+func millis(to *time.Duration, lo, hi int64) func(value) {
+	return func(v value) {
+		ms := int64(-1)
+		whole(&ms, bounds{lo, hi, "milliseconds"})(v)
+		if ms >= 0 {
+			*to = time.Duration(ms) * time.Millisecond
+		}
+	}
+}
+
+// decimal reads a number from 0 to hi into to.
+func decimal(to *float64, hi float64) func(value) {
+	must := "must be a number from 0 to " + strconv.FormatFloat(hi, 'f', -1, 64)
+	return func(v value) {
+		text, ok := v.plain(must)
+		if !ok {
+			return
+		}
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil || n < 0 || n > hi || math.IsNaN(n) {
+			v.wrong(must)
+			return
+		}
+		*to = n
+	}
+}
+
+// boolean reads true or false into to.
+func boolean(to *bool) func(value) {
+	const must = "must be true or false, without quotes"
+	return func(v value) {
+		text, ok := v.plain(must)
+		if !ok {
+			return
+		}
+		text = strings.ToLower(text)
+		if text != "true" && text != "false" {
+			v.wrong(must)
+			return
+		}
+		*to = text == "true"
+	}
+}
+
+// oneOf reads one of a few words into to.
+func oneOf(to *string, words []string) func(value) {
+	return func(v value) {
+		text, ok := v.text()
+		switch {
+		case !ok:
+		case slices.Contains(words, text):
+			*to = text
+		default:
+			v.suggest(subjects.Nearest(text, words), "found %s; %s", describe(v.node), mustBe(words))
+		}
+	}
+}
+
+func mustBe(words []string) string {
+	if len(words) == 1 {
+		return "must be " + words[0]
+	}
+	return "must be one of " + list(words)
+}
+
+// name reads a model id, task or the like: short, one line, nothing around it.
+func (v value) name() (string, bool) {
+	text, ok := v.text()
+	if !ok {
+		return "", false
+	}
+	if problem := badName(text); problem != "" {
+		v.fault("found %s; %s", describe(v.node), problem)
+		return "", false
+	}
+	return text, true
+}
+
+// badName says why text is no name; "" when it is one.
+func badName(text string) string {
+	switch {
+	case text == "":
+		return "must not be empty"
+	case len(text) > subjects.MaxName:
+		return fmt.Sprintf("has %d bytes, must have at most %d", len(text), subjects.MaxName)
+	case strings.TrimSpace(text) != text:
+		return "must have no space around it"
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return "must have no control character in it"
+	}
+	return ""
+}
