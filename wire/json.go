@@ -13,9 +13,6 @@ import (
 	"github.com/sluice-llm/sluice/subjects"
 )
 
-// maxDepth bounds the nesting of a body. Checked before anything that recurses.
-const maxDepth = 200
-
 // raw is the JSON text of one value, without space around it. Its methods
 // expect valid JSON and do no harm with other text: they end early.
 //
@@ -127,22 +124,19 @@ func skipSpace(s string, i int) int {
 
 // skipString returns the index after the string that starts at s[i].
 func skipString(s string, i int) int {
-	for i++; i < len(s); i++ {
-		q := strings.IndexByte(s[i:], '"')
-		if q < 0 {
+	for i++; ; {
+		if i = plainEnd(s, i); i >= len(s) {
 			return len(s)
 		}
-		q += i
-		back := q
-		for back > i && s[back-1] == '\\' {
-			back--
+		switch s[i] {
+		case '"':
+			return i + 1
+		case '\\':
+			i += 2
+		default:
+			i++
 		}
-		if (q-back)%2 == 0 {
-			return q + 1
-		}
-		i = q
 	}
-	return len(s)
 }
 
 // skipValue returns the index after the value that starts at s[i].
@@ -262,55 +256,6 @@ func (v raw) count() int {
 		n++
 	}
 	return n
-}
-
-// checkJSON refuses a body that is not one JSON object in UTF-8 of bounded depth.
-func checkJSON(body []byte) *subjects.Error {
-	v := view(body)
-	switch {
-	case v == "":
-		return invalid("request", "the body is empty; send a JSON object")
-	case !utf8.Valid(body):
-		return invalid("request", "not valid UTF-8 at byte %d; encode the body as UTF-8", badUTF8(body))
-	case tooDeep(string(v)):
-		return invalid("request", "nested more than %d levels deep; flatten it", maxDepth)
-	case !gjson.ValidBytes(body):
-		return invalid("request", "not valid JSON; %s", whereBroken(body))
-	case !v.isObject():
-		return invalid("request", "must be a JSON object, not %s", v.what())
-	}
-	return nil
-}
-
-func badUTF8(b []byte) int {
-	at := 0
-	for len(b) > 0 {
-		r, n := utf8.DecodeRune(b)
-		if r == utf8.RuneError && n <= 1 {
-			return at
-		}
-		b, at = b[n:], at+n
-	}
-	return at
-}
-
-// tooDeep reports whether s nests deeper than maxDepth. It needs no valid JSON
-// and does not recurse.
-func tooDeep(s string) bool {
-	depth := 0
-	for i := 0; i < len(s); i++ {
-		switch s[i] {
-		case '"':
-			i = skipString(s, i) - 1
-		case '{', '[':
-			if depth++; depth > maxDepth {
-				return true
-			}
-		case '}', ']':
-			depth--
-		}
-	}
-	return false
 }
 
 // reader reads values and keeps the first fault. A null reads as not said.

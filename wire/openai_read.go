@@ -4,8 +4,6 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/sluice-llm/sluice/subjects"
 )
 
@@ -221,7 +219,7 @@ type ChunkInfo struct {
 // ReadOpenAIChunk reads one chunk; false when it is not a JSON object.
 func ReadOpenAIChunk(chunk []byte) (info ChunkInfo, ok bool) {
 	v := view(chunk)
-	if !v.isObject() || tooDeep(string(v)) || !gjson.ValidBytes(chunk) {
+	if !v.isObject() || !validJSON(chunk) {
 		return info, false
 	}
 	choices := 0

@@ -1,8 +1,6 @@
 package wire
 
 import (
-	"encoding/json"
-	"errors"
 	"strings"
 
 	"github.com/sluice-llm/sluice/subjects"
@@ -67,20 +65,6 @@ func unknownWire(name Name) *subjects.Error {
 		return invalid("wire", "unknown; did you mean %s? This version has %s", near, have)
 	}
 	return invalid("wire", "unknown; this version has %s", have)
-}
-
-// whereBroken says where a body stops being JSON. It runs on faults only.
-func whereBroken(body []byte) string {
-	var syntax *json.SyntaxError
-	var v json.RawMessage
-	if err := json.Unmarshal(body, &v); errors.As(err, &syntax) {
-		if syntax.Offset >= int64(len(body)) {
-			return "it ends too early; send the whole body"
-		}
-		line := 1 + strings.Count(string(body[:syntax.Offset]), "\n")
-		return invalid("it breaks", "byte %d, line %d", syntax.Offset, line).Message
-	}
-	return "send one JSON object"
 }
 
 // seen notes top-level keys, to refuse one that comes twice.

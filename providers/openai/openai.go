@@ -23,6 +23,8 @@ const capabilities = wire.NeedTools | wire.NeedImages | wire.NeedDocuments | wir
 type Options struct {
 	// Transport carries the requests; nil = a pool of the provider's own.
 	Transport http.RoundTripper
+	// Version is the program's, for the user agent.
+	Version string
 	// KeyOptional lets a provider without a key serve, without Authorization.
 	KeyOptional bool
 	// BaseURLHint says how to set a base URL that is missing.
@@ -45,7 +47,7 @@ var _ providers.Provider = (*Provider)(nil)
 func New(cfg *config.Provider, opts Options) *Provider {
 	p := &Provider{
 		cfg: cfg, opts: opts,
-		client: httpx.New(httpx.Options{Transport: opts.Transport}),
+		client: httpx.New(httpx.Options{Transport: opts.Transport, Version: opts.Version}),
 		url:    cfg.BaseURL + "/chat/completions",
 		header: http.Header{},
 	}

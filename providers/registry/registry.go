@@ -8,7 +8,6 @@ import (
 
 	"github.com/sluice-llm/sluice/config"
 	"github.com/sluice-llm/sluice/providers"
-	"github.com/sluice-llm/sluice/providers/internal/httpx"
 	"github.com/sluice-llm/sluice/providers/mock"
 	"github.com/sluice-llm/sluice/providers/openai"
 	"github.com/sluice-llm/sluice/subjects"
@@ -28,11 +27,11 @@ type Options struct {
 var build = map[string]func(*config.Provider, Options) providers.Provider{
 	"mock": func(c *config.Provider, _ Options) providers.Provider { return mock.New(c) },
 	"openai": func(c *config.Provider, o Options) providers.Provider {
-		return openai.New(c, openai.Options{Transport: o.Transport})
+		return openai.New(c, openai.Options{Transport: o.Transport, Version: o.Version})
 	},
 	"custom": func(c *config.Provider, o Options) providers.Provider {
 		return openai.New(c, openai.Options{
-			Transport: o.Transport, KeyOptional: true,
+			Transport: o.Transport, Version: o.Version, KeyOptional: true,
 			BaseURLHint: "set LLM_BASE_URL_CUSTOM or providers.custom.baseUrl",
 		})
 	},
@@ -41,9 +40,6 @@ var build = map[string]func(*config.Provider, Options) providers.Provider{
 // New makes every provider of the configuration. One that is not built in this
 // version has a stand-in that says so. It does no I/O.
 func New(cfg *config.Config, opts Options) map[string]providers.Provider {
-	if opts.Version != "" {
-		httpx.Version = opts.Version
-	}
 	all := make(map[string]providers.Provider, len(cfg.Providers))
 	for id, c := range cfg.Providers {
 		if make, ok := build[id]; ok {

@@ -5,6 +5,7 @@ package httpx
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -27,21 +28,21 @@ const (
 	idleConns   = 512
 )
 
-// Version is the program's version, which the user agent names.
-var Version = "dev"
-
 // Options are what a test or an embedder may put in place of the usual.
 type Options struct {
 	// Transport carries the requests; nil = a pool of this client's own.
 	Transport http.RoundTripper
 	// Now is the clock for dates in Retry-After; nil = time.Now.
 	Now func() time.Time
+	// Version is the program's, for the user agent; "" = "dev".
+	Version string
 }
 
 // Client speaks to one provider's API. Safe for concurrent use.
 type Client struct {
-	http *http.Client
-	now  func() time.Time
+	http  *http.Client
+	now   func() time.Time
+	agent string
 }
 
 // New makes a client with its own pool of connections.
@@ -52,7 +53,7 @@ func New(o Options) *Client {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Client{now: o.Now, http: &http.Client{
+	return &Client{now: o.Now, agent: "sluice/" + cmp.Or(o.Version, "dev"), http: &http.Client{
 		Transport: o.Transport,
 		// An API has no reason to redirect a POST, and a key must not follow one
 		// to another host: the redirect itself is the answer, and an error.
@@ -133,7 +134,7 @@ func (c *Client) send(ctx context.Context, r *Request, accept string) (*http.Res
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", accept)
-	req.Header.Set("User-Agent", "sluice/"+Version)
+	req.Header.Set("User-Agent", c.agent)
 	if accept == eventStream {
 		// Compression makes servers hold events back.
 		req.Header.Set("Accept-Encoding", "identity")
