@@ -43,7 +43,8 @@ type checked struct {
 
 type checkedProvider struct {
 	Provider string `json:"provider"`
-	// KeyEnv names the variable of its key; empty = it needs none.
+	// KeyEnv names the variable of its key; empty = it has none (a login, or a
+	// runner on this machine).
 	KeyEnv  string            `json:"keyEnv,omitempty"`
 	KeySet  bool              `json:"keySet"`
 	BaseURL string            `json:"baseUrl,omitempty"`
@@ -138,7 +139,7 @@ func (a *app) printChecked(f *checked) {
 func keyText(p *checkedProvider) cell {
 	switch {
 	case p.KeyEnv == "":
-		return cell{"needs none", dim}
+		return cell{"no key", dim}
 	case p.KeySet:
 		return cell{p.KeyEnv + " set", green}
 	}

@@ -23,8 +23,16 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // wait bounds every wait of a test for something that must happen.
 const wait = 20 * time.Second
 
+// testdata is absolute, for tests that change the folder.
+var testdata string
+
 func TestMain(m *testing.M) {
 	flag.Parse()
+	wd, err := os.Getwd()
+	if err != nil {
+		panic(err)
+	}
+	testdata = filepath.Join(wd, "testdata")
 	os.Setenv("COLUMNS", "80") // kong wraps help by it
 	os.Exit(m.Run())
 }
@@ -173,9 +181,9 @@ func (r *responder) says(subject, text string) {
 // golden compares text with testdata/<name>.golden.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	file := filepath.Join("testdata", name+".golden")
+	file := filepath.Join(testdata, name+".golden")
 	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
+		if err := os.MkdirAll(testdata, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {

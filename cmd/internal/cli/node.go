@@ -2,20 +2,18 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/config"
-	"github.com/sluice-llm/sluice/subjects"
 )
 
 // node is what serve and demo need of a running node.
 type node interface {
 	NATSURL() string
 	HTTPAddr() string
-	Client() subjects.Transport
 	Conn() *nats.Conn
 	Drain(ctx context.Context) error
 	Close() error
@@ -43,8 +41,17 @@ type nodeOptions struct {
 // starter starts a node.
 type starter func(ctx context.Context, o *nodeOptions) (node, error)
 
-func startNode(context.Context, *nodeOptions) (node, error) {
-	return nil, errors.New("this build has no node")
+// startNode starts a real node.
+func startNode(ctx context.Context, o *nodeOptions) (node, error) {
+	n, err := sluice.Start(ctx,
+		sluice.WithConfigFile(o.ConfigFile), sluice.WithConfig(o.Config), sluice.WithData(o.Data),
+		sluice.WithHTTP(o.HTTP), sluice.WithNATSListen(o.NATSListen), sluice.WithNATSConfig(o.NATSConfig),
+		sluice.WithNATSURL(o.NATSURL), sluice.WithCreds(o.Creds), sluice.WithProviders(o.Providers),
+		sluice.WithLogger(o.Logger), sluice.WithEnviron(o.Environ))
+	if err != nil {
+		return nil, err // a nil *sluice.Node would be a node that is not nil
+	}
+	return n, nil
 }
 
 func loadConfig(file string, env []string) (*config.Config, error) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/sluice-llm/sluice"
 )
 
 // versionCmd prints the version.
@@ -48,13 +50,10 @@ func (c *versionCmd) Run(a *app) error {
 
 // version reads what the Go tool wrote into the binary.
 func version() versionInfo {
-	v := versionInfo{Version: "dev", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	v := versionInfo{Version: sluice.Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
-	}
-	if info.Main.Version != "" && info.Main.Version != "(devel)" {
-		v.Version = info.Main.Version
 	}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
