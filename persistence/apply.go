@@ -1,0 +1,341 @@
+package persistence
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/sluice-llm/sluice/subjects"
+)
+
+// maxStream bounds a stream identity, in bytes.
+const maxStream = 1024
+
+// Cursor says how far the usage stream has been read. The zero Cursor is that
+// of an empty database.
+type Cursor struct {
+	// Stream is the identity given to Apply: opaque, 1 to 1,024 bytes.
+	Stream string
+	// Seq is the sequence of the last message applied.
+	Seq uint64
+}
+
+// Entry is one message of the usage stream.
+type Entry struct {
+	// Seq is its stream sequence, from 1.
+	Seq uint64
+	// Data is the record's JSON as it was in the stream. It is copied.
+	Data []byte
+	// Record is Data decoded, where the caller has that already; nil = Apply
+	// decodes. It must say what Data says.
+	Record *subjects.UsageRecord
+}
+
+// Applied counts what became of a batch's entries.
+type Applied struct {
+	// Rows were stored and counted.
+	Rows int
+	// Duplicates had been applied before: their sequence is not above the
+	// cursor's, or their id is stored.
+	Duplicates int
+	// Malformed could not be read. They were logged and put aside, and the cursor
+	// went on.
+	Malformed int
+}
+
+func (a *Applied) add(b Applied) {
+	a.Rows += b.Rows
+	a.Duplicates += b.Duplicates
+	a.Malformed += b.Malformed
+}
+
+// Cursor returns how far the stream has been applied.
+func (s *Store) Cursor() (Cursor, error) {
+	var c cursor
+	err := s.view(func(txn *badger.Txn) (err error) {
+		c, err = readCursor(txn)
+		return err
+	})
+	return Cursor{c.stream, c.seq}, err
+}
+
+// Apply stores a batch of the stream's messages: rows, sums and cursor in one
+// transaction, or in several for a large batch, each of which leaves the
+// database whole. An entry is applied once, however often it comes: one whose
+// Seq is not above the cursor of the same stream is a repeat, and so is one
+// whose id is stored. When stream differs from the cursor's identity the
+// sequences start anew and only the ids decide, so a stream that was made again
+// or restored neither counts twice nor loses anything.
+//
+// The identity must therefore change whenever sequences are given out again. A
+// stream whose last sequence is below Cursor().Seq has lost its end (JetStream
+// after a power cut) and will: give it another identity.
+//
+// After an error the transactions before it stand, Applied says what they held,
+// and the whole batch may be given again. ErrNoSpace: try later. ErrBroken:
+// close and reopen. Calls are serialised; use one goroutine.
+func (s *Store) Apply(stream string, batch []Entry) (Applied, error) {
+	if n := len(stream); n == 0 || n > maxStream {
+		return Applied{}, fmt.Errorf("usage database: a stream identity of %d bytes, not 1 to %d", n, maxStream)
+	}
+	s.writer.Lock()
+	defer s.writer.Unlock()
+	var w *writer
+	err := s.guarded(func() error {
+		if err := s.checkSpace(); err != nil {
+			return err
+		}
+		w = &writer{s: s, stream: stream}
+		defer w.discard()
+		return w.applyAll(inOrder(batch))
+	})
+	if w == nil {
+		return Applied{}, err
+	}
+	return w.done, err
+}
+
+func (s *Store) checkSpace() error {
+	if s.dir == "" {
+		return nil
+	}
+	if free, known := s.freeBytes(s.dir); known && free < MinFreeBytes {
+		return fmt.Errorf("%w: %d MiB are free under %s and %d MiB are needed; the records wait in the stream",
+			ErrNoSpace, free>>20, s.dir, MinFreeBytes>>20)
+	}
+	return nil
+}
+
+// inOrder returns the batch by ascending Seq. A consumer's batch is so already.
+func inOrder(batch []Entry) []Entry {
+	bySeq := func(a, b Entry) int { return cmp.Compare(a.Seq, b.Seq) }
+	if slices.IsSortedFunc(batch, bySeq) {
+		return batch
+	}
+	return slices.SortedStableFunc(slices.Values(batch), bySeq)
+}
+
+// cursor is the stored Cursor. gen is 1 for the first stream ever seen.
+type cursor struct {
+	gen    uint32
+	seq    uint64
+	stream string
+}
+
+func (c cursor) encode() []byte {
+	b := binary.BigEndian.AppendUint32([]byte{version}, c.gen)
+	b = binary.BigEndian.AppendUint64(b, c.seq)
+	return append(b, c.stream...)
+}
+
+func (c *cursor) decode(b []byte) error {
+	if len(b) < 13 || b[0] != version {
+		return fmt.Errorf("a cursor of %d bytes: %w", len(b), errFormat)
+	}
+	*c = cursor{binary.BigEndian.Uint32(b[1:]), binary.BigEndian.Uint64(b[5:]), string(b[13:])}
+	return nil
+}
+
+func readCursor(txn *badger.Txn) (c cursor, err error) {
+	_, err = read(txn, []byte(cursorKey), c.decode)
+	return c, err
+}
+
+// read gives key's value to decode; found is false when there is none.
+func read(txn *badger.Txn, key []byte, decode func([]byte) error) (found bool, err error) {
+	item, err := txn.Get(key)
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("usage database: reading: %w", err)
+	}
+	return true, item.Value(decode)
+}
+
+// writer applies one batch in one or more transactions.
+type writer struct {
+	s      *Store
+	stream string
+	done   Applied // by the transactions committed
+
+	txn          *badger.Txn
+	cur          cursor
+	dirty        bool
+	part         Applied // by txn
+	deltas       map[string]*counters
+	count, bytes int64 // what txn holds, by Badger's measure
+	series       []byte
+}
+
+func (w *writer) applyAll(batch []Entry) error {
+	if err := w.begin(); err != nil {
+		return err
+	}
+	for i := range batch {
+		if err := w.add(&batch[i]); err != nil {
+			return err
+		}
+	}
+	return w.commit()
+}
+
+func (w *writer) begin() (err error) {
+	w.discard()
+	w.txn = w.s.db.NewTransaction(true)
+	w.dirty, w.part, w.count, w.bytes = false, Applied{}, 0, 0
+	w.deltas = make(map[string]*counters)
+	if w.cur, err = readCursor(w.txn); err == nil && w.cur.stream != w.stream {
+		w.cur = cursor{gen: w.cur.gen + 1, stream: w.stream}
+	}
+	return err
+}
+
+func (w *writer) discard() {
+	if w.txn != nil {
+		w.txn.Discard()
+	}
+}
+
+func (w *writer) add(e *Entry) error {
+	if e.Seq <= w.cur.seq {
+		w.part.Duplicates++
+		return nil
+	}
+	m, bad := measure(e.Data, e.Record)
+	if err := w.makeRoom(m); err != nil {
+		return err
+	}
+	w.dirty, w.cur.seq = true, e.Seq
+	if bad != nil {
+		return w.putDead(e, bad)
+	}
+	known, err := read(w.txn, idKey(m.id), func([]byte) error { return nil })
+	switch {
+	case err != nil:
+		return err
+	case known:
+		w.part.Duplicates++
+		return nil
+	}
+	return w.putRow(m)
+}
+
+// makeRoom commits what is pending when m may not fit beside it. m is nil for a
+// dead letter.
+func (w *writer) makeRoom(m *measured) error {
+	count, size := int64(1), int64(4*maxDead)
+	if m != nil {
+		n := len(m.names.provider) + len(m.names.process) + len(m.names.model)
+		count = 2 + int64(len(resolutions))
+		// A name's bytes may triple by escaping; 128 is for fixed parts and Badger's own.
+		size = int64(len(m.value) + len(m.id) + len(resolutions)*(3*n+countersLen) + 4*128)
+	}
+	if w.count+count <= w.s.maxCount && w.bytes+size <= w.s.maxBytes {
+		return nil
+	}
+	if err := w.commit(); err != nil {
+		return err
+	}
+	return w.begin()
+}
+
+func (w *writer) put(key, value []byte) error {
+	w.count++
+	w.bytes += entryBytes(key, len(value))
+	if err := w.txn.Set(key, value); err != nil {
+		return fmt.Errorf("usage database: writing: %w", err)
+	}
+	return nil
+}
+
+// entryBytes is Badger's measure of an entry: two bytes of flags, ten for the version.
+func entryBytes(key []byte, value int) int64 { return int64(len(key) + value + 12) }
+
+func (w *writer) putRow(m *measured) error {
+	ref := rowRef{m.ms, w.cur.gen, w.cur.seq}
+	if err := w.put(ref.key(), m.value); err != nil {
+		return err
+	}
+	if err := w.put(idKey(m.id), ref.append([]byte{version})); err != nil {
+		return err
+	}
+	w.series = m.names.appendSeries(w.series[:0])
+	for _, r := range resolutions {
+		minute := m.minute()
+		key := r.key(minute-minute%r.minutes, string(w.series))
+		d := w.deltas[string(key)]
+		if d == nil {
+			d = &counters{}
+			w.deltas[string(key)] = d
+			w.count++ // written by commit
+			w.bytes += entryBytes(key, countersLen)
+		}
+		d.add(&m.counts)
+	}
+	w.part.Rows++
+	return nil
+}
+
+func (w *writer) putDead(e *Entry, reason error) error {
+	w.s.log.Warn("usage database: a record could not be read and was put aside",
+		"stream", w.stream, "seq", e.Seq, "bytes", len(e.Data), "reason", fmt.Sprintf("%.300v", reason))
+	d := deadLetter{w.stream, e.Seq, fmt.Sprintf("%.300v", reason), len(e.Data), e.Data[:min(len(e.Data), maxDead)]}
+	value, err := d.encode()
+	if err != nil {
+		return err
+	}
+	w.part.Malformed++
+	return w.put(deadKey(w.cur.gen, e.Seq), value)
+}
+
+// commit writes the sums and the cursor beside the rows and commits.
+func (w *writer) commit() error {
+	if w.dirty {
+		if err := w.putSums(); err != nil {
+			return err
+		}
+		if err := w.s.fail(false); err != nil {
+			return err
+		}
+		if err := w.txn.Commit(); err != nil {
+			// Badger may have no memory table left, and its next write would end
+			// the process.
+			w.s.broken.Store(true)
+			return fmt.Errorf("%w: %w", ErrBroken, err)
+		}
+		if err := w.s.fail(true); err != nil {
+			return err
+		}
+	}
+	w.done.add(w.part)
+	return nil
+}
+
+func (w *writer) putSums() error {
+	for key, delta := range w.deltas {
+		var sum counters
+		if _, err := read(w.txn, []byte(key), sum.decode); err != nil {
+			return err
+		}
+		sum.add(delta)
+		if err := w.txn.Set([]byte(key), sum.encode()); err != nil {
+			return fmt.Errorf("usage database: writing: %w", err)
+		}
+	}
+	if err := w.txn.Set([]byte(cursorKey), w.cur.encode()); err != nil {
+		return fmt.Errorf("usage database: writing: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) fail(committed bool) error {
+	if s.failpoint == nil {
+		return nil
+	}
+	return s.failpoint(committed)
+}

@@ -1,0 +1,106 @@
+package persistence
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/dgraph-io/badger/v4"
+)
+
+// schema is the layout of the keys and values in this package.
+const schema = 1
+
+// check looks at an opened database: its layout, and whether transactions are
+// missing from its middle. tables is the highest version in its table files.
+func (s *Store) check(tables uint64) error {
+	found, whole := false, true
+	err := s.view(func(txn *badger.Txn) (err error) {
+		var layout byte
+		found, err = read(txn, []byte(schemaKey), func(b []byte) error {
+			if len(b) == 1 {
+				layout = b[0]
+			}
+			return nil
+		})
+		if err != nil || !found {
+			return err
+		}
+		if layout != schema {
+			return &OpenError{Dir: s.dir, Reason: Other, Detail: fmt.Sprintf(
+				"it has layout %d and this sluice writes layout %d; use the version that wrote it", layout, schema)}
+		}
+		whole = unbroken(txn, tables)
+		return nil
+	})
+	switch {
+	case err != nil:
+		return openErrorOf(s.dir, err)
+	case !found:
+		return s.initialise(tables)
+	case whole:
+		return nil
+	}
+	return s.verifyDoubtful()
+}
+
+// initialise writes the layout into a new database. A database with content and
+// no layout has lost its beginning.
+func (s *Store) initialise(tables uint64) error {
+	empty := tables == 0
+	err := s.view(func(txn *badger.Txn) error {
+		it := txn.NewIterator(badger.IteratorOptions{})
+		defer it.Close()
+		it.Rewind()
+		empty = empty && !it.Valid()
+		return nil
+	})
+	if err == nil && !empty {
+		return corrupt(s.dir, "its beginning is missing")
+	}
+	if err == nil {
+		err = s.db.Update(func(txn *badger.Txn) error {
+			return errors.Join(txn.Set([]byte(schemaKey), []byte{schema}), txn.Set([]byte(cursorKey), cursor{}.encode()))
+		})
+	}
+	if err != nil {
+		return openErrorOf(s.dir, err)
+	}
+	return nil
+}
+
+// unbroken reports whether every transaction after those in the table files is
+// there. Every transaction writes the cursor, its version is the transaction's
+// number, and the logs and what is flushed from them keep every version.
+//
+// Within one log a loss is always its end. But up to three logs may exist, and a
+// power cut, or damage, can take the end of an older one and leave a newer one:
+// then rows are missing whose sums are there.
+func unbroken(txn *badger.Txn, tables uint64) bool {
+	it := txn.NewKeyIterator([]byte(cursorKey), badger.IteratorOptions{})
+	defer it.Close()
+	it.Rewind()
+	if !it.Valid() {
+		return false
+	}
+	v := it.Item().Version()
+	if v < tables {
+		return false
+	}
+	for ; v > tables; v-- {
+		if !it.Valid() || it.Item().Version() != v {
+			return false
+		}
+		it.Next()
+	}
+	return true
+}
+
+// verifyDoubtful decides by counting everything.
+func (s *Store) verifyDoubtful() error {
+	s.log.Warn("usage database: it was not closed in order and may have a hole; checking every row", "dir", s.dir)
+	if err := s.Verify(); err != nil {
+		return &OpenError{Dir: s.dir, Reason: Corrupt, Detail: firstLine(err.Error()), Err: err}
+	}
+	s.log.Info("usage database: it is whole", "dir", s.dir)
+	return nil
+}

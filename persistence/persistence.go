@@ -1,0 +1,252 @@
+// Package persistence is the usage database: one Badger folder with every usage
+// record, the sums over them, and the place in the usage stream up to which all
+// of it has been read.
+//
+// The stream is the log and this is its projection. One transaction writes the
+// rows of a batch, the sums they change and the stream sequence, so a crash
+// repeats a batch wholly or not at all, and a folder that is lost or moved away
+// is rebuilt by reading the stream again. Keys, integers big-endian:
+//
+//	m/schema                                  layout version
+//	m/cursor                                  stream identity, its generation, last sequence
+//	u/<ms><gen><seq>                          row: format byte, JSON as received (packed: row.go)
+//	i/<id>                                    version byte, then <ms><gen><seq> of the row
+//	r/<m|h>/<minute>/<provider>/<process>/<model>  sums of a minute or an hour
+//	d/<gen><seq>                              a record that could not be read
+//
+// ms is the record's timestamp in milliseconds since 1970, UTC; minute the start
+// of the rollup in minutes since 1970, UTC; gen counts the stream identities
+// seen, so that a stream that counts from 1 again overwrites nothing.
+//
+// Only this package imports Badger.
+package persistence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+)
+
+// MinFreeBytes is the free disk space below which nothing is written. Badger
+// writes through memory maps of sparse files, where a full disk is a fatal
+// signal and not an error, so the margin covers what it may write by itself
+// after a batch: a table per memory table and one round of compaction.
+const MinFreeBytes = 64 << 20
+
+var (
+	// ErrClosed is returned by every method after Close.
+	ErrClosed = errors.New("usage database: closed")
+	// ErrBroken says that Badger failed in a way after which another write could
+	// end the process. Nothing is lost: Close the store and Open it again.
+	ErrBroken = errors.New("usage database: out of order until it is opened again")
+	// ErrNoSpace is returned by Apply when less than MinFreeBytes are free.
+	// Nothing was written; the same batch may be tried again at any time.
+	ErrNoSpace = errors.New("usage database: the disk is full")
+)
+
+// Options says where the database is. The zero value is not usable: Dir or
+// InMemory must be set.
+type Options struct {
+	// Dir is the folder, made with mode 0700 when missing. One process at a time.
+	Dir string
+	// InMemory keeps everything in memory and touches no file; Dir is ignored.
+	InMemory bool
+	// Logger gets Badger's messages and unreadable records; nil = none.
+	Logger *slog.Logger
+	// SyncWrites makes Apply wait for the disk. The default, false, survives the
+	// death of the process at any moment, since the kernel has the pages. It may
+	// lose the newest batches when the machine loses power: then the cursor is
+	// older by the same batches, and the stream, which is the log, gives them
+	// again. Open notices when a power cut left a hole instead of a shorter end.
+	SyncWrites bool
+}
+
+// Store is the open database. Cursor, Summary, Recent, Get and Verify may be
+// called concurrently with each other and with Apply, and see whole
+// transactions only; Apply, GC and Close are for one owner.
+type Store struct {
+	db  *badger.DB
+	dir string // "" in memory
+	log *slog.Logger
+
+	life   sync.RWMutex // held for reading by every operation, for writing by Close
+	closed bool
+	writer sync.Mutex // one Apply at a time
+	broken atomic.Bool
+
+	maxCount, maxBytes int64 // what one transaction may hold
+
+	freeBytes func(dir string) (free uint64, known bool)
+	failpoint func(committed bool) error // tests: called around every commit
+}
+
+// Open opens the database, making it when there is none. The error is an
+// *OpenError, whose text says what to do.
+//
+// Every table file is read once and its checksums compared, because Badger
+// would end the process on a damaged one. That costs about a second per
+// gigabyte that is in the page cache. Damage to a log of the newest batches
+// gives an older state with an older cursor, as after a power cut.
+func Open(o Options) (*Store, error) {
+	return open(o, freeBytes)
+}
+
+func open(o Options, free func(string) (uint64, bool)) (*Store, error) {
+	log := o.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s := &Store{log: log, freeBytes: free}
+	if !o.InMemory {
+		s.dir = o.Dir
+	}
+	tables, err := s.prepare(o)
+	if err != nil {
+		return nil, err
+	}
+	if s.db, err = openBadger(badgerOptions(o, log)); err != nil {
+		return nil, openErrorOf(s.dir, err)
+	}
+	// Room for the cursor and Badger's own end mark, which have at most 4 KiB.
+	s.maxCount, s.maxBytes = s.db.MaxBatchCount()-4, s.db.MaxBatchSize()-8<<10
+	if err := s.check(tables); err != nil {
+		return nil, errors.Join(err, s.db.Close())
+	}
+	return s, nil
+}
+
+// prepare checks the folder before Badger sees it.
+func (s *Store) prepare(o Options) (maxVersion uint64, err error) {
+	if o.InMemory {
+		return 0, nil
+	}
+	if o.Dir == "" {
+		return 0, &OpenError{Reason: Other, Detail: "no folder was given"}
+	}
+	return prepareFolder(o.Dir, s.freeBytes)
+}
+
+func badgerOptions(o Options, log *slog.Logger) badger.Options {
+	dir := o.Dir
+	if o.InMemory {
+		dir = ""
+	}
+	return badger.DefaultOptions(dir).
+		WithInMemory(o.InMemory).
+		WithSyncWrites(o.SyncWrites).
+		WithLogger(badgerLog{log}).
+		WithMetricsEnabled(false).
+		WithDetectConflicts(false). // one writer
+		WithMemTableSize(memTableSize).
+		WithNumMemtables(1).
+		WithNumLevelZeroTables(2).
+		WithNumLevelZeroTablesStall(6).
+		WithNumCompactors(2).
+		WithCompression(options.None).
+		WithBlockCacheSize(0).
+		WithIndexCacheSize(0).
+		// No value is as large as that, so the value log stays empty, and with it
+		// the ways to lose a value while its key is kept.
+		WithValueThreshold(2 * maxRecord).
+		WithValueLogFileSize(1 << 20)
+}
+
+// memTableSize is the size of a memory table. Badger takes 1.3 times that from
+// the heap at once, and has up to three while it is busy.
+const memTableSize = 4 << 20
+
+// openBadger turns a panic inside Badger's Open into an error.
+func openBadger(o badger.Options) (db *badger.DB, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			db, err = nil, fmt.Errorf("panic while opening: %.300v", r)
+		}
+	}()
+	return badger.Open(o)
+}
+
+// Close flushes and closes the database. It waits for the operations under way;
+// those that come later return ErrClosed. Closing twice is no error.
+func (s *Store) Close() error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("usage database: closing: %w", err)
+	}
+	return nil
+}
+
+// GC gives back space in Badger's value log. It is cheap, may be called at any
+// time and is meant to be called hourly; nothing to do is no error.
+func (s *Store) GC() error {
+	if s.dir == "" {
+		return nil
+	}
+	return s.guarded(func() error {
+		for {
+			err := s.db.RunValueLogGC(0.5)
+			switch {
+			case err == nil:
+				continue // there may be more
+			case errors.Is(err, badger.ErrNoRewrite), errors.Is(err, badger.ErrRejected):
+				return nil
+			}
+			return fmt.Errorf("usage database: value log: %w", err)
+		}
+	})
+}
+
+// view runs fn on a consistent snapshot.
+func (s *Store) view(fn func(txn *badger.Txn) error) error {
+	return s.guarded(func() error {
+		txn := s.db.NewTransaction(false)
+		defer txn.Discard()
+		return fn(txn)
+	})
+}
+
+// guarded runs fn while the database is open. A panic inside Badger (it has
+// them for damaged blocks and after failed writes) becomes ErrBroken.
+func (s *Store) guarded(fn func() error) (err error) {
+	s.life.RLock()
+	defer s.life.RUnlock()
+	if s.closed {
+		return ErrClosed
+	}
+	if s.broken.Load() {
+		return ErrBroken
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			s.broken.Store(true)
+			s.log.Error("usage database: panic inside Badger", "panic", fmt.Sprintf("%.300v", r))
+			err = fmt.Errorf("%w: %.300v", ErrBroken, r)
+		}
+	}()
+	return fn()
+}
+
+// badgerLog passes Badger's messages on; its informational ones are for debugging.
+type badgerLog struct{ log *slog.Logger }
+
+func (b badgerLog) Errorf(f string, a ...any)   { b.put(slog.LevelError, f, a) }
+func (b badgerLog) Warningf(f string, a ...any) { b.put(slog.LevelWarn, f, a) }
+func (b badgerLog) Infof(f string, a ...any)    { b.put(slog.LevelDebug, f, a) }
+func (b badgerLog) Debugf(f string, a ...any)   { b.put(slog.LevelDebug, f, a) }
+
+func (b badgerLog) put(level slog.Level, format string, args []any) {
+	if ctx := context.Background(); b.log.Enabled(ctx, level) {
+		b.log.Log(ctx, level, "usage database: "+strings.TrimSpace(fmt.Sprintf(format, args...)))
+	}
+}

@@ -1,0 +1,96 @@
+package persistence
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/sluice-llm/sluice/subjects"
+)
+
+const (
+	// maxRecord bounds a stored record, in bytes of JSON.
+	maxRecord = 64 << 10
+	// maxDead is how much of an unreadable record is kept, in bytes.
+	maxDead = 4 << 10
+	// maxTime is 9999-12-31T23:59:59.999Z in milliseconds, the last one that
+	// RFC 3339 can write.
+	maxTime = 253402300799999
+	// unnamed stands for an empty provider, process or model.
+	unnamed = subjects.UnknownProcess
+)
+
+// measured is a record as the database sees it.
+type measured struct {
+	id     string
+	ms     uint64
+	names  names
+	counts counters
+	value  []byte // of the row
+}
+
+func (m *measured) minute() int64 { return int64(m.ms / 60_000) }
+
+// measure reads one record. A record that says nothing certain is refused:
+// broken JSON, a wrong type, a number out of an int64, more than 64 KiB, an id
+// that is missing or longer than subjects.MaxCallID. All else counts, clamped:
+// a negative number as 0, a time before 1970 as 1970, an empty name as
+// "unknown", a name above subjects.MaxName cut there, bytes that are not UTF-8
+// replaced by U+FFFD (in the row, too, so that it is JSON).
+func measure(data []byte, r *subjects.UsageRecord) (*measured, error) {
+	if len(data) <= maxRecord && !utf8.Valid(data) {
+		// Before decoding, since a decoder replaces other stretches of bytes.
+		data, r = bytes.ToValidUTF8(data, []byte("\uFFFD")), nil
+	}
+	if len(data) > maxRecord {
+		return nil, fmt.Errorf("the record has %d bytes, more than %d", len(data), maxRecord)
+	}
+	if r == nil {
+		r = &subjects.UsageRecord{}
+		if err := json.Unmarshal(data, r); err != nil {
+			return nil, fmt.Errorf("the record is not readable: %w", err)
+		}
+	}
+	if n := len(r.ID); n == 0 || n > subjects.MaxCallID {
+		return nil, fmt.Errorf("the record's id has %d bytes, not 1 to %d", n, subjects.MaxCallID)
+	}
+	return &measured{
+		id:     r.ID,
+		ms:     uint64(min(max(r.Timestamp.UnixMilli(), 0), maxTime)),
+		names:  names{cutName(r.Provider), cutName(r.Process), cutName(r.Model)},
+		counts: countersOf(r),
+		value:  packRow(data),
+	}, nil
+}
+
+func cutName(s string) string {
+	if s == "" {
+		return unnamed
+	}
+	if len(s) <= subjects.MaxName {
+		return s
+	}
+	n := subjects.MaxName
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// deadLetter is the value kept for an unreadable record.
+type deadLetter struct {
+	Stream string `json:"stream"`
+	Seq    uint64 `json:"seq"`
+	Reason string `json:"reason"`
+	Bytes  int    `json:"bytes"`
+	Data   []byte `json:"data"` // the first 4 KiB
+}
+
+func (d *deadLetter) encode() ([]byte, error) {
+	b, err := json.Marshal(d)
+	if err != nil {
+		return nil, fmt.Errorf("usage database: a dead letter: %w", err)
+	}
+	return append([]byte{version}, b...), nil
+}
