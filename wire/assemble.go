@@ -18,7 +18,7 @@ type assembler struct {
 type partCall struct {
 	index    string
 	id, name string
-	args     strings.Builder
+	args     []byte
 }
 
 // add takes the tool_calls of one piece, and a legacy function_call.
@@ -54,7 +54,7 @@ func (a *assembler) fragment(index, id string, f raw) error {
 	if a.size += len(text); a.size > maxAnswer {
 		return tooLong()
 	}
-	p.args.WriteString(text)
+	p.args = append(p.args, text...)
 	return nil
 }
 
@@ -82,7 +82,7 @@ func (a *assembler) take() []subjects.ToolCall {
 	out := make([]subjects.ToolCall, 0, len(a.calls))
 	for i := range a.calls {
 		p := &a.calls[i]
-		call := subjects.ToolCall{ID: p.id, Name: p.name, Arguments: p.args.String()}
+		call := subjects.ToolCall{ID: p.id, Name: p.name, Arguments: string(p.args)}
 		if call.ID == "" {
 			call.ID = "call_" + strconv.Itoa(i)
 		}

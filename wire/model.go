@@ -18,15 +18,20 @@ func CanonicalModel(id string) string {
 	}
 	id = joinWords(strings.ToValidUTF8(id, ""))
 	for {
-		short := stripDate(id)
-		if short == id {
-			break
+		next := shorten(id)
+		if next == id {
+			return id
 		}
-		id = short
+		id = next
 	}
+}
+
+// shorten does one step; each takes characters away or makes a "-" a ".".
+func shorten(id string) string {
+	id = stripDate(id)
 	slash := strings.LastIndexByte(id, '/') + 1
 	if base := id[slash:]; strings.HasPrefix(base, "claude-") {
-		id = id[:slash] + canonicalClaude(base)
+		return id[:slash] + canonicalClaude(base)
 	}
 	return id
 }
@@ -69,10 +74,7 @@ func digits(s string) bool {
 // canonicalClaude writes the version with a point and drops ".0" and "-latest":
 // Anthropic's own ids write 4.5 as 4-5, everyone else's as 4.5.
 func canonicalClaude(s string) string {
-	for strings.HasSuffix(s, "-latest") {
-		s = stripDate(strings.TrimSuffix(s, "-latest"))
-	}
-	words := strings.Split(s, "-")
+	words := strings.Split(strings.TrimSuffix(s, "-latest"), "-")
 	out := words[:0:0]
 	for _, w := range words {
 		if last := len(out) - 1; last >= 0 && short(w) && short(out[last]) {

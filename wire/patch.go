@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 )
 
@@ -11,7 +12,7 @@ type edit struct {
 	text     []byte
 }
 
-// PatchOpenAIChat sets the model and the streaming of an openai-chat body and
+// PatchOpenAIChat sets the model and the streaming of a body that Parse accepted and
 // leaves every other byte as it is. When stream is true, wantUsage sets
 // stream_options.include_usage; without wantUsage stream_options is taken out,
 // for servers that refuse it. A body that asked for a stream and is not to get
@@ -131,7 +132,7 @@ func (p *patch) set(f field, text []byte) {
 }
 
 func (p *patch) apply(body string) []byte {
-	slices.SortFunc(p.edits, func(a, b edit) int { return a.from - b.from })
+	slices.SortFunc(p.edits, func(a, b edit) int { return cmp.Or(a.from-b.from, a.to-b.to) })
 	size := len(body)
 	for _, e := range p.edits {
 		size += len(e.text)
