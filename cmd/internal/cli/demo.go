@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice/config"
@@ -187,27 +185,21 @@ func (a *app) printVerdict(v *verdict) {
 func nextSteps(n node) []string {
 	body := `{"messages":[{"role":"user","content":"hello"}]}`
 	lines := []string{"", "The node is up until Ctrl-C. Try, from another terminal:"}
-	if addr := n.HTTPAddr(); addr != "" {
-		lines = append(lines,
-			"  curl -s http://"+addr+"/api/complete -d '"+body+"'",
-			"  curl -s http://"+addr+"/health")
-	}
 	if u := n.NATSURL(); u != "" {
 		server, flag := "", ""
 		if u != defaultNATSURL {
 			server, flag = "--server "+u+" ", "--nats-url "+u+" "
 		}
 		lines = append(lines,
-			"  nats "+server+"request llm.complete.interactive '"+body+"'",
 			"  sluice complete "+flag+"--stream \"hello\"",
-			"  sluice usage "+flag+"--recent 5")
+			"  sluice usage "+flag+"--recent 5",
+			"  nats "+server+"request llm.complete.interactive '"+body+"'")
 	}
 	if addr := n.HTTPAddr(); addr != "" {
-		u := url.URL{Scheme: "http", Host: addr, Path: "/token-usage"}
-		lines = append(lines, "  "+u.String()+"  (dashboard)")
-	}
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
+		lines = append(lines,
+			"  curl -s http://"+addr+"/api/complete -H 'Content-Type: application/json' -d '"+body+"'",
+			"  curl -s http://"+addr+"/health",
+			"  any OpenAI client, with http://"+addr+"/v1 as its base URL")
 	}
 	return lines
 }

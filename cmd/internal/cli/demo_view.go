@@ -20,7 +20,7 @@ type show interface {
 	end(s *scenario)
 }
 
-const demoTitle = "20 ingestion and 3 interactive calls at once, mock provider, cap 12, 400 ms a call"
+const demoTitle = "20 ingestion and 3 interactive calls at once: mock provider, cap 12, 400 ms each"
 
 // showNothing shows nothing.
 type showNothing struct{}

@@ -82,13 +82,36 @@ func TestRealNode(t *testing.T) {
 		}
 	}
 	n.logged(t)
-	resp, err := http.Get(n.http + "/health")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK {
-		t.Errorf("%s: %s", resp.Status, body)
+	n.edge(t)
+}
+
+// edge makes the HTTP requests that the demo tells its user to try.
+func (n *served) edge(t *testing.T) {
+	t.Helper()
+	for url, body := range map[string]string{
+		"/health":              "",
+		"/v1/models":           "",
+		"/api/complete":        `{"messages":[{"role":"user","content":"hello"}]}`,
+		"/v1/chat/completions": `{"model":"auto","messages":[{"role":"user","content":"hello"}]}`,
+	} {
+		method := http.MethodGet
+		if body != "" {
+			method = http.MethodPost
+		}
+		req, err := http.NewRequestWithContext(t.Context(), method, n.http+url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK || !json.Valid(got) {
+			t.Errorf("%s: %s %v: %s", url, resp.Status, err, got)
+		}
 	}
 }
 

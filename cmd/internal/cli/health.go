@@ -48,7 +48,7 @@ func (a *app) printHealth(h *subjects.Health) {
 	if h.Status != "ok" || !h.CanServe {
 		state = a.out.paint(red, safe(h.Status))
 	}
-	up := durationText(time.Duration(h.UptimeSeconds) * time.Second)
+	up := durationText(max(time.Duration(h.UptimeSeconds), 1) * time.Second)
 	fmt.Fprintf(a.out, "%s · mode %s · up %s · %d in flight · version %s\n",
 		state, safe(h.Mode), up, h.InFlightRequests, safe(h.Version))
 	for _, r := range h.Reasons {

@@ -263,7 +263,7 @@ func TestDemoStaysUp(t *testing.T) {
 	options := n.starts(ses)
 	ctx, signal := context.WithCancel(t.Context())
 	done := ses.start(ctx, "demo", "--data", filepath.Join(t.TempDir(), "kept"))
-	ses.out.waitFor(t, "(dashboard)\n")
+	ses.out.waitFor(t, "base URL\n")
 	signal()
 	if code := exited(t, done); code != 0 {
 		t.Errorf("exit status %d: %s", code, ses.err.String())
@@ -285,7 +285,7 @@ func TestDemoNodeFails(t *testing.T) {
 	ses = newSession("", terminal{})
 	n.starts(ses)
 	done := ses.start(t.Context(), "demo")
-	ses.out.waitFor(t, "(dashboard)\n")
+	ses.out.waitFor(t, "base URL\n")
 	close(n.done)
 	if code := exited(t, done); code != exitFailed || !strings.Contains(ses.err.String(), "the disk is full") {
 		t.Errorf("exit status %d: %q", code, ses.err.String())
