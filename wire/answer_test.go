@@ -137,7 +137,7 @@ func TestAppendResultIsEncodingJSON(t *testing.T) {
 		}
 		got := append(appendResult([]byte{'{'}, r), '}')
 		sameJSON(t, got, string(want))
-		if !validJSON(got) {
+		if !ValidJSON(got) {
 			t.Fatalf("not valid: %s", got)
 		}
 	}
@@ -254,7 +254,7 @@ func FuzzCanonicalModel(f *testing.F) {
 func run(t *testing.T, enc StreamEncoder, events []Event, resp *Response) (out []string, res *subjects.Result) {
 	t.Helper()
 	emit := func(b []byte) error {
-		if !validJSON(b) {
+		if !ValidJSON(b) {
 			t.Fatalf("not valid JSON: %s", b)
 		}
 		out = append(out, string(b))
@@ -487,7 +487,7 @@ func FuzzStreamEncoder(f *testing.F) {
 		native, openai := NewStreamEncoder(Native, head, "c", "m"), NewStreamEncoder(OpenAIChat, head, "c", "m")
 		text := ""
 		emit := func(b []byte) error {
-			if !validJSON(b) {
+			if !ValidJSON(b) {
 				t.Fatalf("not valid JSON: %s", b)
 			}
 			if v := view(b); v.get("type").str() == "delta" {

@@ -42,8 +42,9 @@ func badUTF8(b []byte) int {
 	return at
 }
 
-// validJSON reports whether b is one JSON value in UTF-8 of bounded depth.
-func validJSON(b []byte) bool {
+// ValidJSON reports whether b is one JSON value in UTF-8 that nests at most 200
+// levels deep. It does not recurse: text from a stranger cannot cost a stack.
+func ValidJSON(b []byte) bool {
 	_, problem := check(string(view(b)))
 	return problem == "" && utf8.Valid(b)
 }

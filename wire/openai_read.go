@@ -219,7 +219,7 @@ type ChunkInfo struct {
 // ReadOpenAIChunk reads one chunk; false when it is not a JSON object.
 func ReadOpenAIChunk(chunk []byte) (info ChunkInfo, ok bool) {
 	v := view(chunk)
-	if !v.isObject() || !validJSON(chunk) {
+	if !v.isObject() || !ValidJSON(chunk) {
 		return info, false
 	}
 	choices := 0

@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-llm/sluice/subjects"
+	"github.com/sluice-llm/sluice/wire"
 )
 
 // failure is what an error answer says, from whichever of the known forms.
@@ -78,7 +79,7 @@ func (c *Client) ErrorIn(r *Request, body []byte) *subjects.Error {
 // hasError looks for an error member that says something.
 func hasError(body []byte) bool {
 	v := gjson.GetBytes(body, "error")
-	if gjson.ParseBytes(body[:min(len(body), 1)]).Raw == "[" || bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) {
+	if bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) {
 		v = gjson.GetBytes(body, "0.error")
 	}
 	return v.Exists() && v.Type != gjson.Null && v.Raw != `""` && v.Raw != "{}" && v.Raw != "false"
@@ -92,7 +93,7 @@ func (c *Client) checkBody(r *Request, resp *http.Response, body []byte) *subjec
 		return subjects.Errorf(subjects.KindProvider, "%s answered %d with nothing in it", hostOf(r.URL), resp.StatusCode)
 	case trimmed[0] == '<':
 		return subjects.Errorf(subjects.KindProvider, "%s answered with a web page, not JSON; is the base URL right?", hostOf(r.URL))
-	case !gjson.ValidBytes(body):
+	case !wire.ValidJSON(body):
 		return subjects.Errorf(subjects.KindProvider, "%s answered with broken JSON", hostOf(r.URL))
 	}
 	return c.ErrorIn(r, trimmed)
@@ -103,7 +104,7 @@ func (c *Client) checkBody(r *Request, resp *http.Response, body []byte) *subjec
 func readFailure(status int, contentType string, body []byte) failure {
 	f := failure{status: status}
 	body = bytes.TrimSpace(body)
-	if !gjson.ValidBytes(body) {
+	if !wire.ValidJSON(body) {
 		f.html = bytes.HasPrefix(body, []byte("<")) || strings.Contains(contentType, "html")
 		if !f.html {
 			f.message = string(body[:min(len(body), 4*maxMessage)])
@@ -259,7 +260,7 @@ func (f *failure) noModel(r *Request) *subjects.Error {
 func (f *failure) text(r *Request, kind subjects.Kind) string {
 	said := Clean(f.message, r.Secret)
 	switch {
-	case kind == subjects.KindAuth && r.Key != "":
+	case kind == subjects.KindAuth && r.Key != "" && !f.html:
 		return join("the key from "+r.Key+" was refused", said)
 	case f.status >= 300 && f.status < 400:
 		return "the API redirects (" + strconv.Itoa(f.status) + "), which is not followed; set the base URL to where it leads"

@@ -39,8 +39,8 @@ func retryAfter(h http.Header, body []byte, now time.Time) time.Duration {
 			return boundWait(float64(at.Sub(now)))
 		}
 	}
-	if v := gjson.GetBytes(body, `error.details.#(retryDelay!="").retryDelay`); v.Type == gjson.String {
-		if d, err := time.ParseDuration(v.Str); err == nil {
+	for _, path := range []string{"error.details.#.retryDelay|0", "0.error.details.#.retryDelay|0"} {
+		if d, err := time.ParseDuration(gjson.GetBytes(body, path).Str); err == nil {
 			return boundWait(float64(d))
 		}
 	}
@@ -90,7 +90,7 @@ func rateLimit(h http.Header) map[string]string {
 }
 
 // secrets are the forms of keys and tokens that an error's text may have.
-var secrets = regexp.MustCompile(`(?i)\b(?:sk|pk|gsk|ghp|gho|ghu|ghs|ghr|xai|hf|tgp|nvapi|csk|r8|pplx|sess)[-_][a-z0-9*_.-]{4,}|\bgithub_pat_[a-z0-9_]{4,}|\bAIza[a-z0-9_-]{6,}|\bBearer\s+[a-z0-9*._~+/=-]{6,}|\beyJ[a-z0-9_-]{8,}\.[a-z0-9_.-]+`)
+var secrets = regexp.MustCompile(`(?i)\b(?:sk|pk|gsk|ghp|gho|ghu|ghs|ghr|xai|hf|tgp|nvapi|csk|r8|pplx|sess)[-_][a-z0-9*_.-]{4,}|\bgithub_pat_[a-z0-9_]{4,}|\bAIza[a-z0-9_-]{6,}|\bBearer\s+[a-z0-9*._~+/=-]{6,}|\beyJ[a-z0-9_-]{4,}\.[a-z0-9_.-]+`)
 
 // Clean makes a provider's text fit for a caller: one line, at most 500
 // characters, without anything that looks like a key, nor secret itself.
