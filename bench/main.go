@@ -70,7 +70,7 @@ type plan struct {
 	natsConns int
 	// node is a binary to measure; empty = build ./cmd/sluice.
 	node string
-	// profile is a folder for the node's CPU and allocation profiles; empty = none.
+	// profile is a folder for the node's profiles; empty = none.
 	profile string
 	json    string
 	keep    bool
@@ -135,7 +135,7 @@ func parsePlan(args []string, errw io.Writer) (*plan, error) {
 	fs.IntVar(&p.maxCalls, "max", 200_000, "bound of calls in one measurement")
 	fs.IntVar(&p.natsConns, "nats-conns", 4, "connections that the NATS load shares")
 	fs.StringVar(&p.node, "node", "", "measure this sluice binary in place of building one")
-	fs.StringVar(&p.profile, "profile", "", "write CPU and allocation profiles of the node into this folder, one a target and row group; it costs some CPU itself")
+	fs.StringVar(&p.profile, "profile", "", "write CPU, allocation and heap profiles of the node into this folder, a set for each target and row group; it costs some CPU itself")
 	fs.StringVar(&p.json, "json", "", "write the figures as JSON to this file; - = standard output, in place of the table")
 	fs.BoolVar(&p.keep, "keep", false, "keep the node's folder and log, and say where they are")
 	fs.BoolVar(&p.aims, "aims", false, "exit with status 1 when an aim is missed")

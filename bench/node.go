@@ -137,23 +137,22 @@ func (n *node) usage(ctx context.Context) (map[string]subjects.UsageTotals, erro
 	return parseUsage(b)
 }
 
-// profile writes a CPU profile of the next d, and the allocations so far, beside
-// each other. It returns when both are written.
+// profile writes profiles of the next d (at least 1 s, whole seconds): CPU and
+// allocations; then the heap as it is. It returns when all are written.
 func (n *node) profile(ctx context.Context, d time.Duration, file string) error {
-	seconds := max(1, int(d.Round(time.Second)/time.Second))
-	for _, p := range []struct{ path, file string }{
-		{"profile?seconds=" + strconv.Itoa(seconds), file + ".cpu.pprof"},
-		{"allocs", file + ".allocs.pprof"},
-	} {
-		b, err := get(ctx, "http://"+n.pprof+"/debug/pprof/"+p.path)
-		if err != nil {
-			return fmt.Errorf("profile: %w", err)
-		}
-		if err := os.WriteFile(p.file, b, 0o644); err != nil {
-			return err
-		}
+	seconds := "?seconds=" + strconv.Itoa(max(1, int(d.Round(time.Second)/time.Second)))
+	allocs := make(chan error, 1)
+	go func() { allocs <- n.oneProfile(ctx, "allocs"+seconds, file+".allocs.pprof") }()
+	err := n.oneProfile(ctx, "profile"+seconds, file+".cpu.pprof")
+	return errors.Join(err, <-allocs, n.oneProfile(ctx, "heap", file+".heap.pprof"))
+}
+
+func (n *node) oneProfile(ctx context.Context, path, file string) error {
+	b, err := get(ctx, "http://"+n.pprof+"/debug/pprof/"+path)
+	if err != nil {
+		return fmt.Errorf("profile %s: %w", path, err)
 	}
-	return nil
+	return os.WriteFile(file, b, 0o644)
 }
 
 func get(ctx context.Context, url string) ([]byte, error) {
