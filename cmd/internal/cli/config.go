@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/sluice-llm/sluice/config"
@@ -13,6 +14,23 @@ import (
 // configCmd is about the configuration.
 type configCmd struct {
 	Check configCheckCmd `cmd:"" help:"Check a configuration file and the environment. Exit status 1 when there are faults."`
+	Show  configShowCmd  `cmd:"" help:"Print the built-in configuration, to copy and edit."`
+}
+
+// configShowCmd prints the built-in configuration.
+type configShowCmd struct{}
+
+// Help implements kong.HelpProvider.
+func (*configShowCmd) Help() string {
+	return `Example:
+
+    sluice config show > config/llm-providers.yaml`
+}
+
+// Run prints.
+func (*configShowCmd) Run(a *app) error {
+	_, err := io.WriteString(a.out, config.BuiltIn())
+	return err
 }
 
 // configCheckCmd checks a configuration.

@@ -80,3 +80,18 @@ func TestPrintChecked(t *testing.T) {
 	})
 	golden(t, "config-check", ses.out.String())
 }
+
+// TestConfigShow holds that what is shown is a valid configuration file.
+func TestConfigShow(t *testing.T) {
+	t.Chdir(t.TempDir())
+	ses := newSession("", terminal{})
+	if code := ses.app.run(t.Context(), []string{"config", "show"}); code != 0 {
+		t.Fatalf("exit status %d: %s", code, ses.err.String())
+	}
+	if err := os.WriteFile("copy.yaml", []byte(ses.out.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code := ses.app.run(t.Context(), []string{"config", "check", "copy.yaml"}); code != 0 {
+		t.Errorf("exit status %d: %s", code, ses.out.String())
+	}
+}

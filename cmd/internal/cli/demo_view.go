@@ -63,8 +63,14 @@ const shownEvents = 5
 
 // frame is the picture: pools and classes with bars, then the events.
 func frame(out stream, s *scenario, elapsed time.Duration) []string {
-	t := &table{columns: []column{{title: seconds(elapsed)}, {fixed: true, drop: 2}, {title: "ACTIVE", right: true},
-		{title: "QUEUED", right: true}, {title: "PEAK", right: true}, {title: "ANSWERED", right: true, drop: 1}}}
+	t := &table{columns: []column{
+		{title: seconds(elapsed)},
+		{fixed: true, drop: 2},
+		{title: "ACTIVE", right: true},
+		{title: "QUEUED", right: true},
+		{title: "PEAK", right: true},
+		{title: "ANSWERED", right: true, drop: 1},
+	}}
 	for _, name := range slices.Sorted(maps.Keys(s.health.Pools)) {
 		p := s.health.Pools[name]
 		t.add(poolRow(name, p.Active, p.Cap, p.Queued, p.Peak, "", cyan)...)
@@ -92,8 +98,14 @@ func poolRow(name string, active, limit, queued, peak int, answered string, c co
 	if queued > 0 {
 		q = yellow
 	}
-	return []cell{{text: name}, {bar(active, limit), c}, {text: fmt.Sprintf("%d/%d", active, limit)},
-		{strconv.Itoa(queued), q}, {text: strconv.Itoa(peak)}, {text: answered}}
+	return []cell{
+		{text: name},
+		{bar(active, limit), c},
+		{text: fmt.Sprintf("%d/%d", active, limit)},
+		{strconv.Itoa(queued), q},
+		{text: strconv.Itoa(peak)},
+		{text: answered},
+	}
 }
 
 // bar draws one mark a slot, for up to 24.

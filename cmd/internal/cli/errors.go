@@ -72,12 +72,25 @@ func (a *app) reportUsage(err error) int {
 	path, summary := "sluice", "sluice <command> [flags]"
 	if cmd := kctx.Selected(); cmd != nil {
 		path, summary = cmd.FullPath(), "sluice "+cmd.Summary()
-		if strings.HasPrefix(msg, "unexpected argument") && cmd.Name == "complete" {
-			fmt.Fprintln(a.err, "Put a prompt of several words in quotes.")
+		if cmd.Name == "complete" {
+			fmt.Fprint(a.err, promptHint(msg, kctx.Args))
 		}
 	}
 	fmt.Fprintf(a.err, "Usage: %s\nRun \"%s --help\" for more.\n", summary, path)
 	return exitUsage
+}
+
+// promptHint says how a prompt is written that was taken for something else.
+func promptHint(msg string, args []string) string {
+	if strings.HasPrefix(msg, "unexpected argument") {
+		return "Put a prompt of several words in quotes.\n"
+	}
+	for _, arg := range args {
+		if strings.HasPrefix(arg, "-") && strings.ContainsAny(arg, " \n") {
+			return "A prompt that begins with - goes after --.\n"
+		}
+	}
+	return ""
 }
 
 // report prints why a command failed: on stderr for people, with --json as the

@@ -160,6 +160,7 @@ func TestWrongUsage(t *testing.T) {
 		"flag":          {"complete", "--tear", "fast", "hi"},
 		"prompt":        {"complete"},
 		"words":         {"complete", "two", "words"},
+		"dash":          {"complete", "- an item"},
 		"empty-prompt":  {"complete", "  "},
 		"empty-stdin":   {"complete", "-"},
 		"utf8":          {"complete", "\xff"},
@@ -199,9 +200,19 @@ func TestWrongUsage(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{
-		{"--help"}, {"serve", "--help"}, {"demo", "--help"}, {"complete", "--help"}, {"usage", "--help"}, {"usage", "export", "--help"},
-		{"health", "--help"}, {"providers", "--help"}, {"explain", "--help"}, {"events", "--help"}, {"config", "--help"},
-		{"config", "check", "--help"}, {"version", "--help"},
+		{"--help"},
+		{"serve", "--help"},
+		{"demo", "--help"},
+		{"complete", "--help"},
+		{"usage", "--help"},
+		{"usage", "export", "--help"},
+		{"health", "--help"},
+		{"providers", "--help"},
+		{"explain", "--help"},
+		{"events", "--help"},
+		{"config", "--help"},
+		{"config", "check", "--help"},
+		{"version", "--help"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			ses := newSession("", terminal{})

@@ -67,8 +67,14 @@ func (a *app) printHealth(h *subjects.Health) {
 }
 
 func providerHealth(h *subjects.Health) *table {
-	t := &table{columns: []column{{title: "PROVIDER"}, {title: "STATE", fixed: true}, {title: "MODE", drop: 1},
-		{title: "BREAKER"}, {title: "QUOTA"}, {title: "REASON"}}}
+	t := &table{columns: []column{
+		{title: "PROVIDER"},
+		{title: "STATE", fixed: true},
+		{title: "MODE", drop: 1},
+		{title: "BREAKER"},
+		{title: "QUOTA"},
+		{title: "REASON"},
+	}}
 	for _, id := range slices.Sorted(maps.Keys(h.Providers)) {
 		p := h.Providers[id]
 		t.add(cell{text: id}, availability(p.Available), cell{text: p.Mode}, cell{text: p.Breaker}, cell{text: p.Quota}, cell{text: p.Reason})
@@ -118,8 +124,14 @@ func poolHealth(h *subjects.Health) *table {
 }
 
 func loadColumns(name, limit string) []column {
-	return []column{{title: name}, {title: limit, right: true}, {title: "ACTIVE", right: true}, {title: "QUEUED", right: true},
-		{title: "PEAK", right: true}, {title: "GRANTED", right: true, drop: 1}}
+	return []column{
+		{title: name},
+		{title: limit, right: true},
+		{title: "ACTIVE", right: true},
+		{title: "QUEUED", right: true},
+		{title: "PEAK", right: true},
+		{title: "GRANTED", right: true, drop: 1},
+	}
 }
 
 func load(name string, limit, active, queued, peak int, granted int64) []cell {
@@ -127,8 +139,14 @@ func load(name string, limit, active, queued, peak int, granted int64) []cell {
 	if queued > 0 {
 		q = yellow
 	}
-	return []cell{{text: name}, {text: strconv.Itoa(limit)}, {text: strconv.Itoa(active)},
-		{strconv.Itoa(queued), q}, {text: strconv.Itoa(peak)}, {text: count(granted)}}
+	return []cell{
+		{text: name},
+		{text: strconv.Itoa(limit)},
+		{text: strconv.Itoa(active)},
+		{strconv.Itoa(queued), q},
+		{text: strconv.Itoa(peak)},
+		{text: count(granted)},
+	}
 }
 
 func usageHealth(u *subjects.UsageHealth) string {

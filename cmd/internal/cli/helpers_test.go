@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 	}
 	testdata = filepath.Join(wd, "testdata")
 	os.Setenv("COLUMNS", "80") // kong wraps help by it
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // buffer is a bytes.Buffer for more than one goroutine, whose reader can wait.

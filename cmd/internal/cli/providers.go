@@ -30,8 +30,14 @@ func (c *providersCmd) Run(ctx context.Context, a *app) error {
 	if err := c.ask(ctx, a, "providers", subjects.QueryProviders, nil, &r); err != nil || c.JSON {
 		return err
 	}
-	t := &table{columns: []column{{title: "PROVIDER"}, {title: "STATE", fixed: true}, {title: "ACCOUNT", drop: 2},
-		{title: "MODELS"}, {title: "CAN DO", drop: 1}, {title: "REASON"}}}
+	t := &table{columns: []column{
+		{title: "PROVIDER"},
+		{title: "STATE", fixed: true},
+		{title: "ACCOUNT", drop: 2},
+		{title: "MODELS"},
+		{title: "CAN DO", drop: 1},
+		{title: "REASON"},
+	}}
 	for _, p := range r.Providers {
 		t.add(cell{text: p.Provider}, availability(p.Available), cell{text: p.Account},
 			cell{text: modelsText(p.Models)}, cell{text: strings.Join(p.Capabilities, " ")}, cell{text: p.Reason})

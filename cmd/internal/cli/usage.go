@@ -80,10 +80,17 @@ func (c *usageShowCmd) recent(ctx context.Context, a *app) error {
 		return nil
 	}
 	t := &table{columns: []column{
-		{title: "TIME", fixed: true}, {title: "PROCESS"}, {title: "CLASS", drop: 3}, {title: "PROVIDER/MODEL"},
-		{title: "INPUT", right: true}, {title: "OUTPUT", right: true}, {title: "TOOK", right: true, drop: 1},
-		{title: "WAITED", right: true, drop: 4, none: "0 ms"}, {title: "COST", right: true},
-		{title: "OUTCOME", fixed: true}, {title: "PROMPT", drop: 2},
+		{title: "TIME", fixed: true},
+		{title: "PROCESS"},
+		{title: "CLASS", drop: 3},
+		{title: "PROVIDER/MODEL"},
+		{title: "INPUT", right: true},
+		{title: "OUTPUT", right: true},
+		{title: "TOOK", right: true, drop: 1},
+		{title: "WAITED", right: true, drop: 4, none: "0 ms"},
+		{title: "COST", right: true},
+		{title: "OUTCOME", fixed: true},
+		{title: "PROMPT", drop: 2},
 	}}
 	for _, raw := range r.Calls {
 		var rec subjects.UsageRecord
@@ -146,17 +153,29 @@ func (a *app) printUsage(s *subjects.UsageSummary, by string) {
 		fmt.Fprintf(a.out, "no calls in the last %s\n", window)
 		return
 	}
-	fmt.Fprintf(a.out, "last %s, until %s\n\n", window, s.To.In(a.loc).Format("2006-01-02 15:04 MST"))
+	until := s.To.Time // the end of its last bucket, which may be yet to come
+	if now := a.now(); until.After(now) {
+		until = now
+	}
+	fmt.Fprintf(a.out, "last %s, until %s\n\n", window, until.In(a.loc).Format("2006-01-02 15:04 MST"))
 	a.printLines(usageTable(s, by).lines(a.out)...)
 }
 
 func usageTable(s *subjects.UsageSummary, by string) *table {
 	rows := map[string][]subjects.UsageShare{"process": s.ByProcess, "provider": s.ByProvider, "model": s.ByModel}[by]
 	t := &table{totals: true, columns: []column{
-		{title: strings.ToUpper(by)}, {title: "CALLS", right: true}, {title: "ERRORS", right: true, none: "0", drop: 3},
-		{title: "CACHED", right: true, none: "0", drop: 4}, {title: "INPUT", right: true, drop: 1}, {title: "OUTPUT", right: true, drop: 1},
-		{title: "TOTAL", right: true}, {title: "SHARE", right: true}, {title: "COST", right: true},
-		{title: "SAVED", right: true, none: "$0", drop: 5}, {title: "TOOK", right: true, drop: 2}, {title: "WAITED", right: true, none: "0 ms", drop: 6},
+		{title: strings.ToUpper(by)},
+		{title: "CALLS", right: true},
+		{title: "ERRORS", right: true, none: "0", drop: 3},
+		{title: "CACHED", right: true, none: "0", drop: 4},
+		{title: "INPUT", right: true, drop: 1},
+		{title: "OUTPUT", right: true, drop: 1},
+		{title: "TOTAL", right: true},
+		{title: "SHARE", right: true},
+		{title: "COST", right: true},
+		{title: "SAVED", right: true, none: "$0", drop: 5},
+		{title: "TOOK", right: true, drop: 2},
+		{title: "WAITED", right: true, none: "0 ms", drop: 6},
 	}}
 	for i := range rows {
 		t.add(usageRow(rows[i].Name, &rows[i].UsageTotals, rows[i].Share)...)
@@ -170,10 +189,20 @@ func usageRow(name string, u *subjects.UsageTotals, share float64) []cell {
 	if u.Errors > 0 {
 		errs = red
 	}
-	return []cell{{text: name}, {text: count(u.Calls)}, {count(u.Errors), errs}, {text: count(u.Cached)},
-		{text: tokens(u.InputTokens, u.Estimated)}, {text: tokens(u.OutputTokens, u.Estimated)}, {text: tokens(u.TotalTokens, u.Estimated)},
-		{text: percent(share)}, {text: cost(u)}, {text: dollars(u.SavedUSD)},
-		{text: millis(u.AvgLatencyMs)}, {text: millis(u.AvgQueuedMs)}}
+	return []cell{
+		{text: name},
+		{text: count(u.Calls)},
+		{count(u.Errors), errs},
+		{text: count(u.Cached)},
+		{text: tokens(u.InputTokens, u.Estimated)},
+		{text: tokens(u.OutputTokens, u.Estimated)},
+		{text: tokens(u.TotalTokens, u.Estimated)},
+		{text: percent(share)},
+		{text: cost(u)},
+		{text: dollars(u.SavedUSD)},
+		{text: millis(u.AvgLatencyMs)},
+		{text: millis(u.AvgQueuedMs)},
+	}
 }
 
 // cost is what the calls cost, as far as it is known.
