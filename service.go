@@ -51,7 +51,11 @@ func newService(conn *nats.Conn, engine *actors.Engine, log *slog.Logger, hosts 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.addEndpoints(hosts); err != nil {
+	err = s.addEndpoints(hosts)
+	if err == nil {
+		err = conn.Flush() // the server knows the subscriptions: a first call finds us
+	}
+	if err != nil {
 		s.stop()
 		return nil, err
 	}

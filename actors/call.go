@@ -233,7 +233,6 @@ func (c *call) decide() error {
 		return err
 	}
 	c.route = d
-	c.trail = d.Trail()
 	if len(d.Chain) == 0 {
 		return routing.NoProvider(d)
 	}
@@ -246,6 +245,7 @@ func (c *call) tryChain() (*wire.Response, error) {
 	var errs []*subjects.Error
 	for i, cand := range c.route.Chain {
 		c.position, c.lastCand = i, cand
+		c.trail = append(c.trail, c.route.SkippedAt(i)...)
 		resp, err := c.tryProvider(cand)
 		c.lastResp = resp
 		if err == nil {
@@ -260,6 +260,7 @@ func (c *call) tryChain() (*wire.Response, error) {
 			return resp, e
 		}
 	}
+	c.trail = append(c.trail, c.route.SkippedAt(len(c.route.Chain))...)
 	return c.lastResp, chainEnd(errs)
 }
 
@@ -353,6 +354,9 @@ func (c *call) attempt(cand subjects.Candidate, n int) (resp *wire.Response, err
 		return nil, err
 	}
 	defer s.release()
+	if c.ctx.Err() != nil { // the grant came together with the end
+		return nil, context.Cause(c.ctx)
+	}
 	start := time.Now()
 	c.reached = true
 	defer func() {

@@ -68,6 +68,9 @@ type Decision struct {
 	Chain   []subjects.Candidate
 	Skipped []subjects.Skipped
 	Notes   []string
+
+	// before has, for each of Skipped, how many of Chain come before it.
+	before []int
 }
 
 // Account returns the kind of account that a provider bills.
@@ -109,6 +112,7 @@ func Resolve(cfg *config.Config, snap Snapshot, job Job) (*Decision, error) {
 		model, reason, detail := judge(cfg, snap, &job, ask, d.Tier, id)
 		if reason != "" {
 			d.Skipped = append(d.Skipped, subjects.Skipped{Provider: id, Reason: reason, Detail: detail})
+			d.before = append(d.before, len(d.Chain))
 			continue
 		}
 		d.Chain = append(d.Chain, subjects.Candidate{Provider: id, Model: model})
@@ -362,15 +366,20 @@ func NoProvider(d *Decision) *subjects.Error {
 		}
 	}
 	e := subjects.Errorf(kind, "no provider can serve this call (tier %s): %s", d.Tier, strings.Join(why, "; "))
-	e.Attempts = d.Trail()
+	e.Attempts = d.SkippedAt(0)
 	return e
 }
 
-// Trail lists the skipped providers as attempts, for the usage record.
-func (d *Decision) Trail() []subjects.Attempt {
-	out := make([]subjects.Attempt, 0, len(d.Skipped)+len(d.Chain))
-	for _, s := range d.Skipped {
-		out = append(out, subjects.Attempt{Provider: s.Provider, Outcome: subjects.OutcomeSkipped, Reason: s.Reason})
+// SkippedAt lists, for a trail, the providers that were left out between the
+// candidate before position i of the chain and the one at i; len(Chain) gives
+// those after the last. Providers behind the one that answers are not part of
+// what happened.
+func (d *Decision) SkippedAt(i int) []subjects.Attempt {
+	var out []subjects.Attempt
+	for k, s := range d.Skipped {
+		if d.before[k] == i {
+			out = append(out, subjects.Attempt{Provider: s.Provider, Outcome: subjects.OutcomeSkipped, Reason: s.Reason})
+		}
 	}
 	return out
 }
@@ -425,15 +434,8 @@ func (d *Decision) summary(job *Job) string {
 // Class returns the workload class of a call whose subject has none, by the
 // configuration's process_classes; interactive when nothing matches.
 func Class(cfg *config.Config, process string) string {
-	if c := cfg.ProcessClasses[process]; c != "" {
-		return c
+	if class := cfg.ClassOf(process); class != "" {
+		return class
 	}
-	best, class := -1, subjects.ClassInteractive
-	for pattern, c := range cfg.ProcessClasses {
-		prefix, star := strings.CutSuffix(pattern, "*")
-		if star && strings.HasPrefix(process, prefix) && len(prefix) > best {
-			best, class = len(prefix), c
-		}
-	}
-	return class
+	return subjects.ClassInteractive
 }
