@@ -102,8 +102,8 @@ func TestAnswersThatAreNone(t *testing.T) {
 				},
 			} {
 				err := do()
-				if name != "429" && name != "redirect" && name != "cut at once" && name != "not gzip" && err == nil {
-					continue // as a stream, these have no events; that is the provider's to judge
+				if name == "empty" && err == nil {
+					continue // a stream without events is the provider's to judge
 				}
 				e := subjects.AsError(err)
 				if e == nil || e.Kind != tc.kind || !strings.Contains(e.Message, tc.text) {
@@ -191,12 +191,9 @@ func TestContextEnds(t *testing.T) {
 // endless is a body without an end.
 type endless struct{}
 
-func (endless) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = ' '
-	}
-	return len(p), nil
-}
+var spaces = bytes.Repeat([]byte(" "), 64<<10)
+
+func (endless) Read(p []byte) (int, error) { return copy(p, spaces), nil }
 
 func TestBodyIsBounded(t *testing.T) {
 	c := New(Options{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
@@ -225,7 +222,7 @@ type slow struct {
 func (s slow) Read(p []byte) (int, error) { return s.r.Read(p[:min(len(p), s.n)]) }
 
 func TestEventForms(t *testing.T) {
-	huge := strings.Repeat("日x", 1<<20)
+	huge := strings.Repeat("日x", 1<<18)
 	for name, tc := range map[string]struct {
 		in   string
 		want string
@@ -250,8 +247,8 @@ func TestEventForms(t *testing.T) {
 		"huge, CRLF":       {"data: " + huge + "\r\n\r\ndata: b\r\n\r\n", huge + "|b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, size := range []int{1, 2, 3, 7, 4096, 1 << 20} {
-				if size < 100 && len(tc.in) > 1<<20 {
+			for _, size := range []int{1, 2, 3, 7, 100_000} {
+				if size < 100 && len(tc.in) > 1<<19 {
 					continue
 				}
 				got, err := streamed(tc.in, size)
@@ -303,6 +300,7 @@ func TestStream(t *testing.T) {
 			t.Errorf("%v", r.Header)
 		}
 		w.Header().Set("X-RateLimit-Remaining-Requests", "9")
+		w.Header().Set("Content-Type", "application/json") // some servers do
 		io.WriteString(w, "data: a\n\ndata: b\n\n")
 	})
 	n := 0
@@ -318,7 +316,6 @@ func TestStream(t *testing.T) {
 
 func TestStreamThatIsOneObject(t *testing.T) {
 	s, c := server(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json; charset=utf-8")
 		io.WriteString(w, `{"a":1}`)
 	})
 	reply, err := c.Stream(t.Context(), request(s.URL), 0, nil)

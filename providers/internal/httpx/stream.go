@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"mime"
 	"net/http"
-	"strings"
 	"time"
 	"unsafe"
 
@@ -64,7 +62,7 @@ func (c *Client) Stream(ctx context.Context, r *Request, idle time.Duration, eac
 			cancel(nil)
 		}
 	}()
-	if isJSON(resp.Header) {
+	if isWhole(resp) {
 		out.Whole, err = c.reply(own, r, resp)
 		return out, err
 	}
@@ -85,9 +83,17 @@ func (c *Client) Stream(ctx context.Context, r *Request, idle time.Duration, eac
 	return out, err
 }
 
-func isJSON(h http.Header) bool {
-	t, _, err := mime.ParseMediaType(h.Get("Content-Type"))
-	return err == nil && (t == "application/json" || strings.HasPrefix(t, "application/") && strings.HasSuffix(t, "+json"))
+// isWhole reports whether the answer is one JSON text or a page, and no stream
+// of events. It goes by the first byte: content types are not to be relied on.
+func isWhole(resp *http.Response) bool {
+	const sniff = 512
+	r := bufio.NewReaderSize(resp.Body, sniff)
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{r, resp.Body}
+	first, err := r.Peek(1)
+	return err == nil && (first[0] == '{' || first[0] == '[' || first[0] == '<')
 }
 
 func silence(r *Request, idle time.Duration) *subjects.Error {
