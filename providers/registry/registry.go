@@ -51,6 +51,16 @@ func New(cfg *config.Config, opts Options) map[string]providers.Provider {
 	return all
 }
 
+// Close closes the connections that the providers keep open. Calls that run go
+// on.
+func Close(all map[string]providers.Provider) {
+	for _, p := range all {
+		if c, ok := p.(interface{ Close() }); ok {
+			c.Close()
+		}
+	}
+}
+
 // standIn stands for a provider that is not built.
 type standIn struct{}
 

@@ -1,0 +1,86 @@
+package registry
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-llm/sluice/config"
+	"github.com/sluice-llm/sluice/providers"
+	"github.com/sluice-llm/sluice/subjects"
+	"github.com/sluice-llm/sluice/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func all() *config.Config {
+	cfg := &config.Config{Providers: map[string]*config.Provider{}}
+	for _, id := range config.ProviderIDs {
+		cfg.Providers[id] = &config.Provider{ID: id, APIKeyEnv: strings.ToUpper(id) + "_API_KEY"}
+	}
+	return cfg
+}
+
+func TestEveryProviderIsThere(t *testing.T) {
+	made := New(all(), Options{})
+	if len(made) != len(config.ProviderIDs) {
+		t.Errorf("%d of %d", len(made), len(config.ProviderIDs))
+	}
+	for id, p := range made {
+		err := p.Check()
+		want := "not built yet in this version"
+		switch id {
+		case "mock":
+			if err != nil {
+				t.Error(err)
+			}
+			continue
+		case "openai":
+			want = "no base URL"
+		case "custom":
+			want = "LLM_BASE_URL_CUSTOM or providers.custom.baseUrl"
+		}
+		if subjects.KindOf(err) != subjects.KindProviderUnavailable || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", id, err)
+		}
+		if _, err := p.Complete(t.Context(), hi(t)); subjects.KindOf(err) != subjects.KindProviderUnavailable {
+			t.Errorf("%s: %v", id, err)
+		}
+		if _, err := p.Stream(t.Context(), hi(t), nil); subjects.KindOf(err) != subjects.KindProviderUnavailable {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	if made["groq"].Capabilities() != 0 {
+		t.Error("a stand-in can do something")
+	}
+}
+
+func hi(t *testing.T) *providers.Job {
+	t.Helper()
+	r, err := wire.Parse(wire.Native, []byte(`{"messages":[{"role":"user","content":"hi"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &providers.Job{Request: r, Model: "m"}
+}
+
+func TestOptionsReachTheProviders(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.UserAgent() != "sluice/9.9" {
+			t.Errorf("%q", r.UserAgent())
+		}
+		io.WriteString(w, `{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}]}`)
+	}))
+	defer s.Close()
+	cfg := all()
+	cfg.Providers["custom"].BaseURL = s.URL
+	made := New(cfg, Options{Version: "9.9"})
+	defer Close(made)
+	if _, err := made["custom"].Complete(t.Context(), hi(t)); err != nil {
+		t.Error(err)
+	}
+}
