@@ -229,10 +229,17 @@ type natsLogger struct {
 }
 
 func (l *natsLogger) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
-func (l *natsLogger) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
 func (l *natsLogger) Errorf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
 func (l *natsLogger) Debugf(string, ...any)           {}
 func (l *natsLogger) Tracef(string, ...any)           {}
+
+// Warnf leaves out the advice to hash passwords: ours come from the environment
+// and stay in memory.
+func (l *natsLogger) Warnf(format string, v ...any) {
+	if s := fmt.Sprintf(format, v...); !strings.HasPrefix(s, "Plaintext passwords detected") {
+		l.log.Warn(s)
+	}
+}
 
 // Fatalf keeps the reason for the node's own error; it does not exit.
 func (l *natsLogger) Fatalf(format string, v ...any) {

@@ -14,8 +14,13 @@ import (
 	"github.com/sluice-llm/sluice/subjects"
 )
 
-// maxBatch bounds the records of one database transaction.
-const maxBatch = 512
+// maxBatch bounds the records of one database transaction, and gatherTime how
+// long the first of them waits for the others: the sums of a batch are read and
+// written once for all of it.
+const (
+	maxBatch   = 512
+	gatherTime = 10 * time.Millisecond
+)
 
 // Messages of the aggregator.
 type (
@@ -189,20 +194,11 @@ func (p *pump) apply(ctx context.Context, identity string, in <-chan persistence
 	for {
 		select {
 		case e := <-in:
-			batch = append(batch[:0], e)
+			batch = gather(append(batch[:0], e), in)
 		case err := <-failed:
 			return err
 		case <-ctx.Done():
 			return ctx.Err()
-		}
-	more:
-		for len(batch) < maxBatch {
-			select {
-			case e := <-in:
-				batch = append(batch, e)
-			default:
-				break more
-			}
 		}
 		if err := p.space(); err != nil {
 			return err
@@ -212,4 +208,19 @@ func (p *pump) apply(ctx context.Context, identity string, in <-chan persistence
 		}
 		p.sys.send(p.actor, applied{batch[len(batch)-1].Seq})
 	}
+}
+
+// gather adds what comes within gatherTime to a batch.
+func gather(batch []persistence.Entry, in <-chan persistence.Entry) []persistence.Entry {
+	t := time.NewTimer(gatherTime)
+	defer t.Stop()
+	for len(batch) < maxBatch {
+		select {
+		case e := <-in:
+			batch = append(batch, e)
+		case <-t.C:
+			return batch
+		}
+	}
+	return batch
 }

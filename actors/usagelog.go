@@ -25,7 +25,7 @@ const ackTimeout = 5 * time.Second
 // is let in until the log can be written again.
 type usageLog struct {
 	sys    *system
-	js     jetstream.JetStream
+	js     publisher
 	keeper *actor.PID
 	log    *slog.Logger
 	// refusal is set while no new call may start; the keeper alone sets it.
@@ -34,7 +34,12 @@ type usageLog struct {
 	lastSeq atomic.Uint64
 }
 
-func newUsageLog(sys *system, js jetstream.JetStream, log *slog.Logger, maxPending int, emit func(string, any)) *usageLog {
+// publisher is what the usage log needs of JetStream.
+type publisher interface {
+	PublishMsgAsync(m *nats.Msg, opts ...jetstream.PublishOpt) (jetstream.PubAckFuture, error)
+}
+
+func newUsageLog(sys *system, js publisher, log *slog.Logger, maxPending int, emit func(string, any)) *usageLog {
 	u := &usageLog{sys: sys, js: js, log: log}
 	u.keeper = sys.spawn(&keeper{u: u, max: maxPending, emit: emit, delay: minRetryDelay})
 	return u

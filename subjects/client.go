@@ -205,6 +205,9 @@ func nativeMsg(ctx context.Context, class string, req *Request) (*Msg, error) {
 		return nil, Errorf(KindValidation, "request: cannot be written as JSON: %w", err)
 	}
 	m := &Msg{Subject: Complete(class), Header: Header{}, Data: body}
+	if req.CallID != "" {
+		m.Header.Set(HeaderCallID, req.CallID)
+	}
 	if d, ok := ctx.Deadline(); ok && req.TimeoutMs == 0 {
 		if ms := time.Until(d).Milliseconds(); ms > 0 {
 			m.Header.Set(HeaderTimeoutMs, strconv.FormatInt(min(ms, MaxTimeoutMs), 10))

@@ -1,0 +1,170 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-llm/sluice/subjects"
+)
+
+// fakeLog is a stream that can be told to fail. Its messages are in order.
+type fakeLog struct {
+	err    error // refuses what is published
+	silent bool  // stores and never acknowledges
+	ids    []string
+}
+
+type fakeAck struct {
+	ok  chan *jetstream.PubAck
+	err chan error
+}
+
+func (a fakeAck) Ok() <-chan *jetstream.PubAck { return a.ok }
+func (a fakeAck) Err() <-chan error            { return a.err }
+func (a fakeAck) Msg() *nats.Msg               { return nil }
+
+func (l *fakeLog) PublishMsgAsync(m *nats.Msg, _ ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
+	a := fakeAck{make(chan *jetstream.PubAck, 1), make(chan error, 1)}
+	var rec subjects.UsageRecord
+	if err := json.Unmarshal(m.Data, &rec); err != nil {
+		return nil, err
+	}
+	switch {
+	case l.err != nil:
+		a.err <- l.err
+		return a, nil
+	case slices.Contains(l.ids, rec.ID):
+		a.ok <- &jetstream.PubAck{Duplicate: true, Sequence: uint64(slices.Index(l.ids, rec.ID) + 1)}
+		return a, nil
+	}
+	l.ids = append(l.ids, rec.ID)
+	if !l.silent {
+		a.ok <- &jetstream.PubAck{Sequence: uint64(len(l.ids))}
+	}
+	return a, nil
+}
+
+func testUsageLog(t *testing.T, maxPending int) (*usageLog, *fakeLog, chan bool) {
+	t.Helper()
+	sys := newSystem(slog.New(slog.DiscardHandler))
+	t.Cleanup(sys.close)
+	events := make(chan bool, 100)
+	log := &fakeLog{}
+	return newUsageLog(sys, log, sys.log, maxPending, func(_ string, ev any) { events <- ev.(*storeEvent).OK }), log, events
+}
+
+func record(id string) *subjects.UsageRecord {
+	return &subjects.UsageRecord{ID: id, Provider: "mock", Process: "p", Timestamp: subjects.Time{Time: time.Now()}}
+}
+
+// TestLogOutage: while the log fails, the answers go out, their records are
+// kept in order, new calls are refused; afterwards all are stored once.
+func TestLogOutage(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		t.Run(fmt.Sprint("silent=", silent), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u, log, events := testUsageLog(t, 100)
+				u.write(record("before")).wait()
+				if u.refuse() != nil {
+					t.Fatal("refused while the log works")
+				}
+				if silent {
+					log.silent = true
+				} else {
+					log.err = errors.New("no space left on device")
+				}
+				var want []string
+				for i := range 50 {
+					id := fmt.Sprint("r", i)
+					want = append(want, id)
+					u.write(record(id)).wait()
+				}
+				synctest.Wait()
+				if e := u.refuse(); e == nil || e.Kind != subjects.KindNoProvider || e.RetryAfter == 0 {
+					t.Fatalf("not refused while records wait: %v", e)
+				}
+				if st := u.state(context.Background()); st.pending != 50 {
+					t.Errorf("%d records wait, want 50", st.pending)
+				}
+				if <-events {
+					t.Error("the event says that all is well")
+				}
+				pass(time.Minute)
+				synctest.Wait()
+				log.err, log.silent = nil, false
+				pass(time.Minute)
+				synctest.Wait()
+				if u.refuse() != nil {
+					t.Error("still refused after the outage")
+				}
+				if !<-events {
+					t.Error("no event says that it is over")
+				}
+				if got := log.ids[1:]; !slices.Equal(got, want) {
+					t.Errorf("stored %v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestLogKeepsInBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, log, _ := testUsageLog(t, 3)
+		log.err = errors.New("down")
+		for i := range 5 {
+			u.write(record(fmt.Sprint(i))).wait()
+		}
+		synctest.Wait()
+		if st := u.state(context.Background()); st.pending != 3 {
+			t.Errorf("%d kept, the bound is 3", st.pending)
+		}
+		log.err = nil
+		pass(time.Minute)
+		synctest.Wait()
+		if len(log.ids) != 3 {
+			t.Errorf("stored %v", log.ids)
+		}
+	})
+}
+
+// TestLogKnowsTheID: a record whose id is in the stream from before a restart
+// is another run of the call, and stored beside the first.
+func TestLogKnowsTheID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, log, _ := testUsageLog(t, 3)
+		for range 3 {
+			u.write(record("same")).wait()
+		}
+		if want := []string{"same", "same#2", "same#3"}; !slices.Equal(log.ids, want) {
+			t.Errorf("stored %v, want %v", log.ids, want)
+		}
+	})
+}
+
+func TestDiskFullRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, _, events := testUsageLog(t, 3)
+		full := subjects.Errorf(subjects.KindNoProvider, "full")
+		for _, state := range []*subjects.Error{full, full, nil, nil} {
+			u.sys.send(u.keeper, diskState{state})
+			synctest.Wait()
+			if u.refuse() != state {
+				t.Errorf("refusal %v, want %v", u.refuse(), state)
+			}
+		}
+		if len(events) != 2 || <-events || !<-events {
+			t.Error("one event for each change")
+		}
+	})
+}
