@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 // fakeLog is a stream that can be told to fail. Its messages are in order.
 type fakeLog struct {
+	mu     sync.Mutex
 	err    error // refuses what is published
 	silent bool  // stores and never acknowledges
 	ids    []string
@@ -34,6 +36,8 @@ func (a fakeAck) Err() <-chan error            { return a.err }
 func (a fakeAck) Msg() *nats.Msg               { return nil }
 
 func (l *fakeLog) PublishMsgAsync(m *nats.Msg, _ ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	a := fakeAck{make(chan *jetstream.PubAck, 1), make(chan error, 1)}
 	var rec subjects.UsageRecord
 	if err := json.Unmarshal(m.Data, &rec); err != nil {
@@ -52,6 +56,12 @@ func (l *fakeLog) PublishMsgAsync(m *nats.Msg, _ ...jetstream.PublishOpt) (jetst
 		a.ok <- &jetstream.PubAck{Sequence: uint64(len(l.ids))}
 	}
 	return a, nil
+}
+
+func (l *fakeLog) set(err error, silent bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err, l.silent = err, silent
 }
 
 func testUsageLog(t *testing.T, maxPending int) (*usageLog, *fakeLog, chan bool) {
@@ -79,9 +89,9 @@ func TestLogOutage(t *testing.T) {
 					t.Fatal("refused while the log works")
 				}
 				if silent {
-					log.silent = true
+					log.set(nil, true)
 				} else {
-					log.err = errors.New("no space left on device")
+					log.set(errors.New("no space left on device"), false)
 				}
 				var want []string
 				for i := range 50 {
@@ -101,7 +111,7 @@ func TestLogOutage(t *testing.T) {
 				}
 				pass(time.Minute)
 				synctest.Wait()
-				log.err, log.silent = nil, false
+				log.set(nil, false)
 				pass(time.Minute)
 				synctest.Wait()
 				if u.refuse() != nil {
@@ -121,7 +131,7 @@ func TestLogOutage(t *testing.T) {
 func TestLogKeepsInBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, log, _ := testUsageLog(t, 3)
-		log.err = errors.New("down")
+		log.set(errors.New("down"), false)
 		for i := range 5 {
 			u.write(record(fmt.Sprint(i))).wait()
 		}
@@ -129,7 +139,7 @@ func TestLogKeepsInBounds(t *testing.T) {
 		if st := u.state(context.Background()); st.pending != 3 {
 			t.Errorf("%d kept, the bound is 3", st.pending)
 		}
-		log.err = nil
+		log.set(nil, false)
 		pass(time.Minute)
 		synctest.Wait()
 		if len(log.ids) != 3 {
