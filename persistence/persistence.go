@@ -29,6 +29,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
@@ -83,6 +84,8 @@ type Store struct {
 
 	maxCount, maxBytes int64 // what one transaction may hold
 
+	closeWait time.Duration
+
 	freeBytes func(dir string) (free uint64, known bool)
 	failpoint func(committed bool) error // tests: called around every commit
 }
@@ -95,15 +98,21 @@ type Store struct {
 // gigabyte that is in the page cache. Damage to a log of the newest batches
 // gives an older state with an older cursor, as after a power cut.
 func Open(o Options) (*Store, error) {
-	return open(o, freeBytes)
+	return open(o, tuning{freeBytes, memTableSize})
 }
 
-func open(o Options, free func(string) (uint64, bool)) (*Store, error) {
+// tuning is what tests change.
+type tuning struct {
+	freeBytes    func(dir string) (free uint64, known bool)
+	memTableSize int64
+}
+
+func open(o Options, with tuning) (*Store, error) {
 	log := o.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{log: log, freeBytes: free}
+	s := &Store{log: log, freeBytes: with.freeBytes, closeWait: 30 * time.Second}
 	if !o.InMemory {
 		s.dir = o.Dir
 	}
@@ -111,7 +120,7 @@ func open(o Options, free func(string) (uint64, bool)) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.db, err = openBadger(badgerOptions(o, log)); err != nil {
+	if s.db, err = openBadger(badgerOptions(o, log, with.memTableSize)); err != nil {
 		return nil, openErrorOf(s.dir, err)
 	}
 	// Room for the cursor and Badger's own end mark, which have at most 4 KiB.
@@ -133,7 +142,7 @@ func (s *Store) prepare(o Options) (maxVersion uint64, err error) {
 	return prepareFolder(o.Dir, s.freeBytes)
 }
 
-func badgerOptions(o Options, log *slog.Logger) badger.Options {
+func badgerOptions(o Options, log *slog.Logger, memTable int64) badger.Options {
 	dir := o.Dir
 	if o.InMemory {
 		dir = ""
@@ -144,7 +153,7 @@ func badgerOptions(o Options, log *slog.Logger) badger.Options {
 		WithLogger(badgerLog{log}).
 		WithMetricsEnabled(false).
 		WithDetectConflicts(false). // one writer
-		WithMemTableSize(memTableSize).
+		WithMemTableSize(memTable).
 		WithNumMemtables(1).
 		WithNumLevelZeroTables(2).
 		WithNumLevelZeroTablesStall(6).
@@ -173,7 +182,9 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 }
 
 // Close flushes and closes the database. It waits for the operations under way;
-// those that come later return ErrClosed. Closing twice is no error.
+// those that come later return ErrClosed. Closing twice is no error. It waits at
+// most 30 s: Badger tries for ever to flush into a folder that is gone, and
+// nothing is lost without it.
 func (s *Store) Close() error {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -181,10 +192,17 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
-	if err := s.db.Close(); err != nil {
-		return fmt.Errorf("usage database: closing: %w", err)
+	done := make(chan error, 1)
+	go func() { done <- s.db.Close() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			return fmt.Errorf("usage database: closing: %w", err)
+		}
+		return nil
+	case <-time.After(s.closeWait):
+		return fmt.Errorf("usage database: not closed within %v; its folder %s stays locked until the process ends", s.closeWait, s.dir)
 	}
-	return nil
 }
 
 // GC gives back space in Badger's value log. It is cheap, may be called at any

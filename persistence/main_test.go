@@ -1,0 +1,131 @@
+package persistence
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sluice-llm/sluice/subjects"
+)
+
+// childEnv makes the test binary a writer that is to be killed: its value is the folder.
+const childEnv = "SLUICE_PERSISTENCE_CHILD"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childEnv); dir != "" {
+		fmt.Println("stopped:", writeForever(dir))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// writeForever applies batches of all sizes from the cursor on and says before
+// and after each commit how far it is.
+func writeForever(dir string) error {
+	s, err := open(Options{Dir: dir}, tuning{freeBytes, 1 << 20}) // small, so that tables are soon written
+	if err != nil {
+		return err
+	}
+	s.failpoint = func(committed bool) error {
+		fmt.Println("commit", committed)
+		return nil
+	}
+	r := newRand(uint64(os.Getpid()))
+	for {
+		c, err := s.Cursor()
+		if err != nil {
+			return err
+		}
+		n := uint64(1 + r.IntN(20))
+		if r.IntN(3) == 0 {
+			n = 200 // two transactions
+		}
+		batch := make([]Entry, n)
+		for i := range batch {
+			batch[i] = Entry{Seq: c.Seq + uint64(i) + 1, Data: fatRecord(c.Seq + uint64(i) + 1)}
+		}
+		if _, err := s.Apply("A", batch); err != nil {
+			return err
+		}
+		fmt.Println("applied", c.Seq+n)
+	}
+}
+
+// fatRecord is a record that does not pack, so that tables fill soon.
+func fatRecord(seq uint64) []byte {
+	rec, r := record(seq), newRand(seq)
+	var noise strings.Builder
+	for range 60 {
+		fmt.Fprintf(&noise, "%016x", r.Uint64())
+	}
+	return fmt.Appendf(nil, `{"id":"%016x","timestamp":%q,"provider":%q,"process":%q,"model":%q,"input_tokens":%d,"total_tokens":%d,"outcome":"ok","prompt_preview":%q}`,
+		r.Uint64(), rec.Timestamp.Format(subjects.TimeFormat), rec.Provider, rec.Process, rec.Model, rec.InputTokens, rec.TotalTokens, noise.String())
+}
+
+// killed runs a writer in dir and kills it when enough says so, which is asked
+// after every line of its output. It returns the last sequence that the writer
+// knew to be applied.
+func killed(t *testing.T, dir string, enough func() bool) (applied uint64) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	scan, stop := bufio.NewScanner(out), false
+	for !stop && scan.Scan() {
+		if strings.HasPrefix(scan.Text(), "stopped:") {
+			t.Fatal(scan.Text())
+		}
+		_, _ = fmt.Sscanf(scan.Text(), "applied %d", &applied)
+		stop = enough()
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // killed
+	if !stop {
+		t.Fatal("the writer ended by itself")
+	}
+	return applied
+}
+
+// The process is killed at any moment, 20 times over: each time the database is
+// whole and its cursor counts its rows.
+func TestKill(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "usage")
+	r := newRand(uint64(os.Getpid()))
+	last := uint64(0)
+	for kill := range 20 {
+		lines := 1 + r.IntN(40)
+		if applied := killed(t, dir, func() bool { lines--; return lines == 0 }); applied > 0 {
+			last = applied
+		}
+		s, err := Open(Options{Dir: dir})
+		if err != nil {
+			t.Fatalf("after kill %d: %v", kill, err)
+		}
+		mustVerify(t, s)
+		c, err := s.Cursor()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rows := countPrefix(t, s, rowPrefix); uint64(rows) != c.Seq || c.Seq < last {
+			t.Fatalf("after kill %d: %d rows, cursor %+v, before it %d", kill, rows, c, last)
+		}
+		last = c.Seq
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d rows survived 20 kills", last)
+}
