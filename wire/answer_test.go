@@ -60,6 +60,11 @@ func TestDecode(t *testing.T) {
 			`{"choices":[{"message":{"content":""},"finish_reason":"length"}],"usage":{"prompt_tokens":1e3,"completion_tokens":1e300,"prompt_tokens_details":null,"completion_tokens_details":"x"}}`,
 			Response{FinishReason: "length", UsageKnown: true, Usage: subjects.Usage{InputTokens: 1000, OutputTokens: maxTokens, TotalTokens: maxTokens + 1000}},
 		},
+		{
+			"DeepSeek's usage",
+			`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":2,"prompt_cache_hit_tokens":8,"prompt_cache_miss_tokens":2}}`,
+			Response{Text: "x", FinishReason: "stop", UsageKnown: true, Usage: subjects.Usage{InputTokens: 2, OutputTokens: 2, TotalTokens: 4, CacheReadTokens: 8}},
+		},
 		{"no usage", `{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":null}`, Response{Text: "x", FinishReason: "stop"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -23,10 +23,13 @@ type raw string
 // view makes a raw of bytes without copying them. The bytes must not change
 // while it is used.
 func view(b []byte) raw {
-	return raw(strings.TrimFunc(unsafe.String(unsafe.SliceData(b), len(b)), isSpaceRune))
+	s := unsafe.String(unsafe.SliceData(b), len(b))
+	s = s[skipSpace(s, 0):]
+	for len(s) > 0 && isSpace(s[len(s)-1]) {
+		s = s[:len(s)-1]
+	}
+	return raw(s)
 }
-
-func isSpaceRune(r rune) bool { return r == ' ' || r == '\t' || r == '\n' || r == '\r' }
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
 

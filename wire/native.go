@@ -240,6 +240,9 @@ func (n *native) turn(role string, content, calls, callID raw) {
 	if calls != "" || callID != "" {
 		n.sum.plain = false
 	}
+	if role == "user" {
+		n.req.asked = content
+	}
 	n.content(content, hasCalls)
 }
 

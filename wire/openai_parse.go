@@ -199,6 +199,9 @@ func (o *openAI) message(m raw) {
 	if calls || role == "tool" || role == "function" {
 		o.req.Head.Needs |= NeedTools
 	}
+	if role == "user" {
+		o.req.asked = content
+	}
 	switch {
 	case role == "":
 		o.fail(invalid("role", "missing; it is one of %s", strings.Join(openAIRoles, ", ")))

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 
@@ -21,21 +22,23 @@ func Decode(resp *Response) error {
 		return unknownWire(resp.Wire)
 	}
 	v := view(resp.Raw)
-	choice := firstChoice(v.get("choices"))
-	if !choice.isObject() {
+	item := firstChoice(v.get("choices"))
+	if !item.isObject() {
 		return subjects.Errorf(subjects.KindProvider, "the answer has no choices")
 	}
-	var d delta
-	d.read(choice.get("message"))
-	resp.Text = d.text()
-	resp.ToolCalls = resp.ToolCalls[:0:0]
+	var c choice
+	c.read(item)
+	resp.Text = c.delta.text()
 	calls := assembler{}
-	if err := calls.add(d.calls, d.legacy); err != nil {
+	if err := calls.add(c.delta.calls, c.delta.legacy); err != nil {
 		return err
 	}
 	resp.ToolCalls = calls.take()
-	resp.FinishReason = finishReason(choice.get("finish_reason").str(), len(resp.ToolCalls) > 0, d.refusal.inner() != "")
-	summarise(v, resp)
+	resp.FinishReason = finishReason(c.finish.str(), len(resp.ToolCalls) > 0, c.delta.refusal.inner() != "")
+	resp.Model = cmp.Or(resp.Model, boundedName(v.get("model")))
+	if !resp.UsageKnown {
+		resp.Usage, resp.UsageKnown = openAIUsage(v.get("usage"))
+	}
 	return nil
 }
 
@@ -43,30 +46,57 @@ func Decode(resp *Response) error {
 // openai-chat response from Raw, and leaves the text where it is. It refuses
 // an answer that has no choices.
 func DecodeSummary(resp *Response) error {
-	v := view(resp.Raw)
-	choices := v.get("choices")
-	if choices.count() == 0 {
+	resp.OutputBytes = 0
+	var first choice
+	choices := 0
+	for f := range view(resp.Raw).fields() {
+		switch f.Key {
+		case "choices":
+			for _, c := range f.Value.items() {
+				choices++
+				var one choice
+				one.read(c)
+				resp.OutputBytes += one.delta.bytes()
+				if choices == 1 || one.isFirst() && !first.isFirst() {
+					first = one
+				}
+			}
+		case "model":
+			resp.Model = cmp.Or(resp.Model, boundedName(f.Value))
+		case "usage":
+			if !resp.UsageKnown {
+				resp.Usage, resp.UsageKnown = openAIUsage(f.Value)
+			}
+		}
+	}
+	if choices == 0 {
 		return subjects.Errorf(subjects.KindProvider, "the answer has no choices")
 	}
-	resp.OutputBytes = 0
-	for _, c := range choices.items() {
-		var d delta
-		d.read(c.get("message"))
-		resp.OutputBytes += d.bytes()
-	}
-	resp.FinishReason = finishReason(firstChoice(choices).get("finish_reason").str(), false, false)
-	summarise(v, resp)
+	resp.FinishReason = finishReason(first.finish.str(), false, false)
 	return nil
 }
 
-func summarise(v raw, resp *Response) {
-	if resp.Model == "" {
-		resp.Model = boundedName(v.get("model"))
-	}
-	if !resp.UsageKnown {
-		resp.Usage, resp.UsageKnown = openAIUsage(v.get("usage"))
+// choice is one of an answer, or of a chunk.
+type choice struct {
+	index, finish raw
+	delta         delta
+}
+
+func (c *choice) read(v raw) {
+	for f := range v.fields() {
+		switch f.Key {
+		case "index":
+			c.index = f.Value
+		case "message", "delta":
+			c.delta.read(f.Value)
+		case "finish_reason":
+			c.finish = f.Value
+		}
 	}
 }
+
+// isFirst reports whether it is the choice of index 0.
+func (c *choice) isFirst() bool { return c.index == "0" }
 
 // firstChoice is the choice of index 0, or the first one where none says so.
 func firstChoice(choices raw) raw {
@@ -117,8 +147,10 @@ func openAIUsage(v raw) (u subjects.Usage, known bool) {
 		case "completion_tokens":
 			u.OutputTokens, known = count(f.Value), f.Value.isNumber() || known
 		case "prompt_tokens_details":
-			u.CacheReadTokens = count(f.Value.get("cached_tokens"))
+			u.CacheReadTokens = max(u.CacheReadTokens, count(f.Value.get("cached_tokens")))
 			u.CacheWriteTokens = count(f.Value.get("cache_write_tokens"))
+		case "prompt_cache_hit_tokens": // DeepSeek's name for the same
+			u.CacheReadTokens = max(u.CacheReadTokens, count(f.Value))
 		case "completion_tokens_details":
 			u.ReasoningTokens = count(f.Value.get("reasoning_tokens"))
 		}
@@ -239,32 +271,24 @@ func ReadOpenAIChunk(chunk []byte) (info ChunkInfo, ok bool) {
 			}
 			info.Error = info.Error || f.Value.get("error") != "" && !f.Value.get("error").isNull()
 		case "choices":
-			choices = f.Value.count()
-			info.choices(f.Value)
+			choices = info.choices(f.Value)
 		}
 	}
 	info.UsageOnly = info.UsageKnown && choices == 0
 	return info, true
 }
 
-func (info *ChunkInfo) choices(v raw) {
-	for i, c := range v.items() {
-		first := i == 0
-		finish := ""
-		for f := range c.fields() {
-			switch f.Key {
-			case "index":
-				first = f.Value == "0"
-			case "delta", "message":
-				var d delta
-				d.read(f.Value)
-				info.OutputBytes += d.bytes()
-			case "finish_reason":
-				finish = f.Value.str()
-			}
-		}
-		if first && finish != "" {
-			info.Finish = finishReason(finish, false, false)
+// choices sums the choices up and returns their number. The first one, or the
+// only one, says when it ends.
+func (info *ChunkInfo) choices(v raw) int {
+	n := 0
+	for _, item := range v.items() {
+		var c choice
+		c.read(item)
+		info.OutputBytes += c.delta.bytes()
+		if n++; c.finish.inner() != "" && (c.isFirst() || c.index == "" && n == 1) {
+			info.Finish = finishReason(c.finish.str(), false, false)
 		}
 	}
+	return n
 }

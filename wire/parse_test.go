@@ -197,6 +197,12 @@ func TestParseBounds(t *testing.T) {
 	}
 }
 
+func TestSeenHasRoomForEveryField(t *testing.T) {
+	if len(nativeKnown) > 64 || len(openAIKnown) > 64 {
+		t.Error("seen has 64 bits")
+	}
+}
+
 // The strings of Head outlive the body.
 func TestHeadDoesNotShareTheBody(t *testing.T) {
 	for _, name := range []Name{Native, OpenAIChat} {

@@ -10,8 +10,10 @@ import (
 const (
 	// previewRunes is the length of a prompt preview.
 	previewRunes = 120
-	// previewScan bounds how much of a message is decoded for its preview.
-	previewScan = 4096
+	// previewScan is how much of a text is decoded for its preview, previewMost
+	// how much where that was not enough (tags and space are not shown).
+	previewScan = 512
+	previewMost = 4096
 	// imageTokens is what an image counts for where nobody reports its tokens.
 	imageTokens = 800
 )
@@ -20,20 +22,14 @@ const (
 // text, with the XML tags that wrap it stripped and white space squeezed. It
 // decodes the message's beginning only.
 func (r *Request) PromptPreview() string {
-	var last raw
-	for _, m := range view(r.Body).get("messages").items() {
-		if m.get("role").str() == "user" {
-			last = m.get("content")
-		}
+	if r.asked.isString() {
+		return preview(r.asked)
 	}
-	if last.isString() {
-		return preview(beginning(last))
-	}
-	for _, p := range last.items() {
+	for _, p := range r.asked.items() {
 		if p.get("type").str() != "text" {
 			continue
 		}
-		if s := preview(beginning(p.get("text"))); s != "" {
+		if s := preview(p.get("text")); s != "" {
 			return s
 		}
 	}
@@ -41,10 +37,10 @@ func (r *Request) PromptPreview() string {
 }
 
 // beginning decodes the first bytes of a JSON string.
-func beginning(v raw) string {
+func beginning(v raw, limit int) string {
 	s := v.inner()
-	if len(s) > previewScan {
-		s = s[:previewScan]
+	if len(s) > limit {
+		s = s[:limit]
 		if i := strings.LastIndexByte(s, '\\'); i > len(s)-12 {
 			s = strings.TrimRight(s[:i], `\`) // an escape, or a pair of them, may be cut
 		}
@@ -56,9 +52,19 @@ func beginning(v raw) string {
 	return gjson.Parse(`"` + s + `"`).Str
 }
 
-func preview(s string) string {
-	s = stripTags(s)
+func preview(v raw) string {
+	s, n := squeeze(stripTags(beginning(v, previewScan)))
+	if n < previewRunes && len(v) > previewScan {
+		s, _ = squeeze(stripTags(beginning(v, previewMost)))
+	}
+	return s
+}
+
+// squeeze returns the first characters of s, each white space a blank, and
+// their number.
+func squeeze(s string) (string, int) {
 	var b strings.Builder
+	b.Grow(min(len(s), 2*previewRunes))
 	n, gap := 0, false
 	for _, c := range s {
 		if unicode.IsSpace(c) || unicode.IsControl(c) {
@@ -77,7 +83,7 @@ func preview(s string) string {
 			break
 		}
 	}
-	return b.String()
+	return b.String(), n
 }
 
 // stripTags takes opening tags off the front, and the closing ones off the end.

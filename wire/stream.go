@@ -55,27 +55,19 @@ func (s *nativeStream) Event(ev *Event, emit func([]byte) error) error {
 
 // chunk reads the first choice of an openai-chat chunk.
 func (s *nativeStream) chunk(v raw, emit func([]byte) error) error {
-	choice := firstChoice(v.get("choices"))
-	if index := choice.get("index"); choice == "" || index != "" && index != "0" {
+	item := firstChoice(v.get("choices"))
+	var c choice
+	c.read(item)
+	if item == "" || c.index != "" && !c.isFirst() {
 		return nil
 	}
-	var d delta
-	finished := false
-	for f := range choice.fields() {
-		switch f.Key {
-		case "delta":
-			d.read(f.Value)
-		case "finish_reason":
-			finished = f.Value.isString()
-		}
-	}
-	s.refused = s.refused || d.refusal.inner() != ""
-	if text := d.text(); text != "" {
+	s.refused = s.refused || c.delta.refusal.inner() != ""
+	if text := c.delta.text(); text != "" {
 		if err := s.delta(text, emit); err != nil {
 			return err
 		}
 	}
-	if err := s.parts.add(d.calls, d.legacy); err != nil || !finished {
+	if err := s.parts.add(c.delta.calls, c.delta.legacy); err != nil || !c.finish.isString() {
 		return err
 	}
 	return s.flush(emit)

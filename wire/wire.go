@@ -97,6 +97,8 @@ type Request struct {
 	chat *Chat
 	// plain says that every message is the same JSON on both wires.
 	plain bool
+	// asked is the content of the last user message.
+	asked raw
 }
 
 // Chat is the hub form of a request: what any wire can say, decoded.

@@ -166,7 +166,7 @@ var done = []byte("[DONE]")
 
 func (s *stream) event(data []byte) error {
 	if bytes.Equal(bytes.TrimSpace(data), done) {
-		return httpx.Done
+		return httpx.ErrDone
 	}
 	info, ok := wire.ReadOpenAIChunk(data)
 	if !ok {

@@ -117,6 +117,23 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
+func TestHTTP2(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "data: "+r.Proto+"\n\n")
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	defer s.Close()
+	tr := transport()
+	tr.TLSClientConfig = s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	c := New(Options{Transport: tr})
+	defer c.CloseIdle()
+	proto := ""
+	if _, err := c.Stream(t.Context(), request(s.URL), 0, func(d []byte) error { proto = string(d); return nil }); err != nil || proto != "HTTP/2.0" {
+		t.Errorf("%q, %v", proto, err)
+	}
+}
+
 // roundTrip is a transport that is a function.
 type roundTrip func(*http.Request) (*http.Response, error)
 
@@ -324,7 +341,7 @@ func TestStreamThatIsOneObject(t *testing.T) {
 	}
 }
 
-// A stream that ends by Done leaves its connection for the next one, although
+// A stream that ends by ErrDone leaves its connection for the next one, although
 // the caller's context is over by then.
 func TestStreamsShareAConnection(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -348,7 +365,7 @@ func TestStreamsShareAConnection(t *testing.T) {
 	defer c.CloseIdle()
 	for range 5 {
 		ctx, cancel := context.WithCancel(t.Context())
-		if _, err := c.Stream(ctx, request(s.URL), time.Minute, func([]byte) error { return Done }); err != nil {
+		if _, err := c.Stream(ctx, request(s.URL), time.Minute, func([]byte) error { return ErrDone }); err != nil {
 			t.Fatal(err)
 		}
 		cancel()

@@ -26,8 +26,8 @@ const (
 	drainTime  = time.Second
 )
 
-// Done ends a stream from inside its callback: the last event has come.
-var Done = errors.New("the stream is at its end")
+// ErrDone ends a stream from inside its callback: the last event has come.
+var ErrDone = errors.New("the stream is at its end")
 
 // StreamReply is what came beside the events.
 type StreamReply struct {
@@ -39,7 +39,7 @@ type StreamReply struct {
 
 // Stream sends the request and hands the data of every event to each, in order
 // and from the calling goroutine; the bytes are valid until each returns. It
-// ends at the end of the body, when each returns Done, or with each's error.
+// ends at the end of the body, when each returns ErrDone, or with each's error.
 //
 // idle bounds the silence once the first byte has come (comments count as a
 // sign of life); the time until then is the context's business. 0 = no bound.
@@ -70,7 +70,7 @@ func (c *Client) Stream(ctx context.Context, r *Request, idle time.Duration, eac
 	err = events(body, each)
 	body.stop()
 	switch {
-	case errors.Is(err, Done):
+	case errors.Is(err, ErrDone):
 		drained = true
 		stop()
 		go drain(resp.Body, cancel)
