@@ -83,8 +83,6 @@ type pump struct {
 	js    jetstream.JetStream
 	store *persistence.Store
 	log   *slog.Logger
-	// space returns an error while the disk is too full to write the database.
-	space func() error
 }
 
 // run works until ctx ends. After an error it starts again from the cursor,
@@ -199,9 +197,6 @@ func (p *pump) apply(ctx context.Context, identity string, in <-chan persistence
 			return err
 		case <-ctx.Done():
 			return ctx.Err()
-		}
-		if err := p.space(); err != nil {
-			return err
 		}
 		if _, err := p.store.Apply(identity, batch); err != nil {
 			return err

@@ -98,7 +98,7 @@ func NewEngine(o Options) *Engine {
 	e.progress = e.sys.spawn(&aggregator{})
 	e.retry = failsafe.With(e.retryPolicy())
 	e.refresh()
-	p := &pump{sys: e.sys, actor: e.progress, js: o.JS, store: o.Store, log: o.Log, space: e.databaseSpace}
+	p := &pump{sys: e.sys, actor: e.progress, js: o.JS, store: o.Store, log: o.Log}
 	e.background(func() { p.run(e.base) })
 	e.background(func() { e.every(10*time.Second, e.refresh) })
 	e.background(func() { e.every(time.Second, e.watchDisk) })
@@ -231,17 +231,6 @@ func (e *Engine) watchDisk() {
 		full.RetryAfter = maxRetryDelay
 	}
 	e.sys.send(e.usage.keeper, diskState{full})
-}
-
-// databaseSpace says whether the database may be written: its files are mapped
-// into memory, and a write to a full disk would kill the process. The stream
-// holds what waits.
-func (e *Engine) databaseSpace() error {
-	free, known := e.o.FreeSpace()
-	if !known || int64(free) >= e.cfg.Usage.ReserveBytes/4 {
-		return nil
-	}
-	return subjects.Errorf(subjects.KindNoProvider, "the disk is full; the database waits")
 }
 
 // Gauges counts what the node holds now, for $SRV.STATS.

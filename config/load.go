@@ -88,6 +88,9 @@ func (l *loader) read(d *decoder, opts Options) {
 		l.add(Fault{File: opts.File, Message: unreadable(err)})
 		return
 	}
+	if string(data) == builtIn {
+		return // a copy that nobody has edited says nothing new
+	}
 	d.decode(data)
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"time"
 )
@@ -124,6 +125,14 @@ func (e *Error) Error() string {
 		return string(e.Kind) + ": " + e.Provider + ": " + e.Message
 	}
 	return string(e.Kind) + ": " + e.Message
+}
+
+// LogValue implements slog.LogValuer: one line, with the internal cause.
+func (e *Error) LogValue() slog.Value {
+	if e.cause != nil {
+		return slog.StringValue(e.Error() + " (" + e.cause.Error() + ")")
+	}
+	return slog.StringValue(e.Error())
 }
 
 // Unwrap returns the cause.
