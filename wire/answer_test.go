@@ -330,23 +330,28 @@ func TestNativeStreamOfSloppyServers(t *testing.T) {
 	}{
 		"no index": {
 			[]string{delta0(`{"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}},{"id":"b","function":{"name":"g","arguments":"{}"}}]}`), finish0("stop")},
-			[]subjects.ToolCall{{ID: "a", Name: "f", Arguments: "{}"}, {ID: "b", Name: "g", Arguments: "{}"}}, "",
+			[]subjects.ToolCall{{ID: "a", Name: "f", Arguments: "{}"}, {ID: "b", Name: "g", Arguments: "{}"}},
+			"",
 		},
 		"one index for all": {
 			[]string{delta0(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]}`), delta0(`{"tool_calls":[{"index":0,"id":"b","function":{"name":"f","arguments":"[]"}}]}`), finish0("stop")},
-			[]subjects.ToolCall{{ID: "a", Name: "f", Arguments: "{}"}, {ID: "b", Name: "f", Arguments: "[]"}}, "",
+			[]subjects.ToolCall{{ID: "a", Name: "f", Arguments: "{}"}, {ID: "b", Name: "f", Arguments: "[]"}},
+			"",
 		},
 		"the id again in every piece": {
 			[]string{delta0(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}]}`), delta0(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"}"}}]}`), finish0("stop")},
-			[]subjects.ToolCall{{ID: "a", Name: "f", Arguments: "{}"}}, "",
+			[]subjects.ToolCall{{ID: "a", Name: "f", Arguments: "{}"}},
+			"",
 		},
 		"no id, no arguments, no finish": {
 			[]string{delta0(`{"tool_calls":[{"index":0,"function":{"name":"f"}}]}`)},
-			[]subjects.ToolCall{{ID: "call_0", Name: "f", Arguments: "{}"}}, "",
+			[]subjects.ToolCall{{ID: "call_0", Name: "f", Arguments: "{}"}},
+			"",
 		},
 		"legacy": {
 			[]string{delta0(`{"function_call":{"name":"f","arguments":"{\"a\""}}`), delta0(`{"function_call":{"arguments":":1}"}}`), finish0("function_call")},
-			[]subjects.ToolCall{{ID: "call_0", Name: "f", Arguments: `{"a":1}`}}, "",
+			[]subjects.ToolCall{{ID: "call_0", Name: "f", Arguments: `{"a":1}`}},
+			"",
 		},
 		"no index on the choice, null content": {
 			[]string{`{"choices":[{"delta":{"content":null}}]}`, `{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}]}`, `{}`, `{"choices":null}`},

@@ -44,11 +44,6 @@ type oaPart struct {
 	ImageURL json.RawMessage `json:"image_url,omitempty"`
 }
 
-type oaImage struct {
-	URL    string `json:"url"`
-	Detail string `json:"detail,omitempty"`
-}
-
 type oaTool struct {
 	Type     string     `json:"type"`
 	Function oaFunction `json:"function"`

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -311,4 +312,41 @@ func TestCapabilities(t *testing.T) {
 	if missing := (wire.NeedTools | wire.NeedChoices | wire.NeedLogProbs | wire.NeedStreaming).Missing(p.Capabilities()); missing != 0 {
 		t.Errorf("%v", missing)
 	}
+}
+
+// Calls of both kinds run side by side on one provider, a third of them given
+// up on at once.
+func TestConcurrentCalls(t *testing.T) {
+	p := fake(t, func(w http.ResponseWriter, r *http.Request) {
+		if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), `"stream":true`) {
+			io.WriteString(w, chunk(`{"content":"hello"}`, `"stop"`)+usageLine+doneLine)
+			return
+		}
+		io.WriteString(w, answer)
+	})
+	var wg sync.WaitGroup
+	for i := range 60 {
+		wg.Go(func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if i%3 == 0 {
+				cancel()
+			}
+			var resp *wire.Response
+			var err error
+			if i%2 == 0 {
+				resp, err = p.Complete(ctx, job(t, wire.Native, nativeHi))
+			} else {
+				resp, err = p.Stream(ctx, job(t, wire.OpenAIChat, openAIHi), func(*wire.Event) error { return nil })
+			}
+			if i%3 == 0 {
+				if subjects.KindOf(err) != subjects.KindCancelled {
+					t.Errorf("%v", err)
+				}
+			} else if err != nil || resp.OutputBytes != 5 || !resp.UsageKnown {
+				t.Errorf("%+v, %v", resp, err)
+			}
+		})
+	}
+	wg.Wait()
 }
