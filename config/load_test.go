@@ -101,7 +101,10 @@ func TestCopyOfTheDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := mustLoad(t, BuiltIn())
+	if c := mustLoad(t, BuiltIn()); len(c.Notes) != 0 {
+		t.Errorf("notes on a file that nobody has edited: %q", c.Notes)
+	}
+	got := mustLoad(t, BuiltIn()+"# edited\n")
 	if len(got.Notes) != 8 || !strings.HasPrefix(got.Notes[0], "providers.claude-code.cliCommand: read, but ") {
 		t.Errorf("notes: %q", got.Notes)
 	}
