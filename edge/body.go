@@ -108,7 +108,7 @@ func readAll(r io.Reader, size, limit int64) ([]byte, error) {
 	buf := make([]byte, 0, min(first, firstRead))
 	for {
 		if len(buf) == cap(buf) {
-			more := min(4*int64(cap(buf)), limit+1)
+			more := min(16*int64(cap(buf)), limit+1)
 			if size >= 0 {
 				more = min(more, size+1)
 			}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
-	"unsafe"
 
 	"github.com/tidwall/gjson"
 
@@ -25,41 +24,6 @@ var requestHeaders = [...]struct{ http, nats string }{
 	{"X-Llm-Provider", subjects.HeaderProvider},
 	{"X-Llm-Skip-Cache", subjects.HeaderSkipCache},
 	{"Traceparent", subjects.HeaderTraceparent},
-}
-
-// peeked is what the edge must know of a body. It judges nothing: a value of
-// another type counts as not said, and the node refuses it.
-type peeked struct {
-	stream bool
-	// The rest is the native wire's alone.
-	process   string
-	callID    string
-	timeoutMs int64
-}
-
-// peek reads the top-level fields in one pass. Of a field that is there twice
-// the last counts, as in encoding/json.
-func peek(body []byte, w wire.Name) peeked {
-	var p peeked
-	// The string lives as long as body does, and body is never changed.
-	gjson.Parse(unsafe.String(unsafe.SliceData(body), len(body))).ForEach(func(key, v gjson.Result) bool {
-		if key.Str == "stream" {
-			p.stream = v.Type == gjson.True
-		}
-		if w != wire.Native {
-			return true
-		}
-		switch {
-		case key.Str == "process":
-			p.process = v.Str
-		case key.Str == "callId":
-			p.callID = v.Str
-		case key.Str == "timeoutMs" && v.Type == gjson.Number:
-			p.timeoutMs = v.Int()
-		}
-		return true
-	})
-	return p
 }
 
 // complete makes one call on a wire and answers with its reply.
@@ -213,6 +177,11 @@ func (x *exchange) replyHeaders(h subjects.Header) {
 	for _, w := range h[subjects.HeaderWarnings] {
 		out["X-Llm-Warnings"] = append(out["X-Llm-Warnings"], headerSafe(w))
 	}
+	for name, v := range h {
+		if len(v) > 0 && rateLimitHeader(name) {
+			out.Set(name, headerSafe(v[0]))
+		}
+	}
 }
 
 // setCallID names the call under our name and the one that SDKs show.
@@ -221,18 +190,17 @@ func (x *exchange) setCallID(id string) {
 	h["X-Llm-Call-Id"], h["X-Request-Id"] = v, v
 }
 
-// withTokens adds the older fields tokens{input,output,total} to a native
-// result, which is ours to change. What is no result is left alone.
+// withTokens gives a native result with the older fields
+// tokens{input,output,total} added. What is no result is left alone.
 func withTokens(result []byte) []byte {
-	b := bytes.TrimRight(result, " \t\r\n")
-	if len(b) < 2 || b[0] != '{' || b[len(b)-1] != '}' {
+	end := bytes.LastIndexByte(result, '}')
+	u := gjson.GetBytes(result, "usage")
+	if end < 0 || !u.IsObject() {
 		return result
 	}
-	u := gjson.GetBytes(b, "usage")
-	if !u.IsObject() {
-		return result
-	}
-	b = append(b[:len(b)-1], `,"tokens":{"input":`...)
+	// A copy: a node in this process may give the same bytes to another caller.
+	b := append(make([]byte, 0, end+96), result[:end]...)
+	b = append(b, `,"tokens":{"input":`...)
 	b = strconv.AppendInt(b, u.Get("inputTokens").Int(), 10)
 	b = append(b, `,"output":`...)
 	b = strconv.AppendInt(b, u.Get("outputTokens").Int(), 10)

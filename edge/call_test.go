@@ -2,8 +2,6 @@ package edge_test
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
@@ -37,7 +35,7 @@ func TestMetadataHeaders(t *testing.T) {
 func TestReplyHeaders(t *testing.T) {
 	reply := subjects.Header{
 		"Llm-Provider": {"groq"}, "Llm-Model": {"m\r\nX-Evil: 1 100% é"}, "Llm-Call-Id": {"first"}, "Llm-Cached": {"true"},
-		"Llm-Warnings": {"temperature left out", "seed left out"},
+		"Llm-Warnings": {"temperature left out", "seed left out"}, "x-ratelimit-remaining-tokens": {"7"}, "Set-Cookie": {"no"},
 	}
 	f := replying(chatReply, reply)
 	f.stream = streaming(nil, reply, `{"n":1}`).stream
@@ -47,7 +45,7 @@ func TestReplyHeaders(t *testing.T) {
 		for name, want := range map[string][]string{
 			"X-Llm-Provider": {"groq"}, "X-Llm-Model": {"m%0D%0AX-Evil: 1 100%25 %C3%A9"}, "X-Llm-Call-Id": {"first"},
 			"X-Request-Id": {"first"}, "X-Llm-Cached": {"true"}, "X-Llm-Warnings": {"temperature left out", "seed left out"},
-			"X-Evil": nil,
+			"X-Ratelimit-Remaining-Tokens": {"7"}, "X-Evil": nil, "Set-Cookie": nil,
 		} {
 			if !reflect.DeepEqual(a.header[name], want) {
 				t.Errorf("%s: %q, want %q", name, a.header[name], want)
@@ -138,7 +136,9 @@ func TestNativeResultHasOlderTokens(t *testing.T) {
 		{nativeDone, nativeDone[:len(nativeDone)-1] + `,"tokens":{"input":1,"output":2,"total":3}}`},
 		{nativeDone + "\n", nativeDone[:len(nativeDone)-1] + `,"tokens":{"input":1,"output":2,"total":3}}`},
 		{`{"usage":{}}`, `{"usage":{},"tokens":{"input":0,"output":0,"total":0}}`},
-		{`{}`, `{}`}, {`[1]`, `[1]`}, {`nonsense`, `nonsense`},
+		{`{}`, `{}`},
+		{`[1]`, `[1]`},
+		{`nonsense`, `nonsense`},
 	} {
 		a := start(t, replying(tt.reply, nil), edge.Options{}).post(t, "/api/complete", nativeBody)
 		if a.status != 200 || a.body != tt.want {
@@ -183,19 +183,15 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestNodeThatNeverAnswers ends at the edge's own bound.
-func TestNodeThatNeverAnswers(t *testing.T) {
-	f := &fake{request: func(ctx context.Context, _ *subjects.Msg) (*subjects.Msg, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}}
-	s := edge.New(f, edge.Options{})
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-	defer cancel()
-	req, _ := http.NewRequestWithContext(ctx, "POST", "http://localhost/api/complete", strings.NewReader(nativeBody))
-	w := httptest.NewRecorder()
-	s.Handler().ServeHTTP(w, req)
-	if w.Code != 504 {
-		t.Errorf("got %d %s", w.Code, w.Body)
+// TestReplyIsNotChanged has the node's bytes stay as they are: it may give them
+// to another caller of the same call.
+func TestReplyIsNotChanged(t *testing.T) {
+	data := append(make([]byte, 0, 1000), nativeDone...)
+	f := &fake{request: func(context.Context, *subjects.Msg) (*subjects.Msg, error) { return &subjects.Msg{Data: data}, nil }}
+	if a := start(t, f, edge.Options{}).post(t, "/api/complete", nativeBody); !strings.Contains(a.body, `"tokens"`) {
+		t.Errorf("got %s", a.body)
+	}
+	if string(data) != nativeDone {
+		t.Errorf("changed to %s", data)
 	}
 }

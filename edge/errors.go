@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -89,7 +90,7 @@ func (x *exchange) errorHeaders(e *subjects.Error) {
 		h["X-Llm-Provider"] = []string{headerSafe(e.Provider)}
 	}
 	for name, v := range e.RateLimit {
-		if strings.Contains(name, "ratelimit-") && headerName(name) {
+		if rateLimitHeader(name) {
 			h.Set(name, headerSafe(v))
 		}
 	}
@@ -192,18 +193,24 @@ func openAIType(e *subjects.Error) (typ, code string) {
 	return "server_error", code
 }
 
-// validationCode finds the two bad requests that programs tell apart.
+// How the two bad requests that programs tell apart are worded: by the
+// providers, in messages that are passed on, and by Sluice.
+var (
+	contextWords = []string{
+		"context_length", "context length", "context window", "context size", "maximum context",
+		"prompt is too long", "input token count",
+	}
+	sizeWords = []string{"max_payload", "bytes of body"}
+)
+
 func validationCode(message string) string {
 	m := strings.ToLower(message)
-	for _, words := range []string{"context_length", "context length", "context window", "maximum context"} {
-		if strings.Contains(m, words) {
-			return "context_length_exceeded"
-		}
-	}
-	for _, words := range []string{"max_payload", "bytes of body"} {
-		if strings.Contains(m, words) {
-			return "request_too_large"
-		}
+	says := func(words string) bool { return strings.Contains(m, words) }
+	switch {
+	case slices.ContainsFunc(sizeWords, says):
+		return "request_too_large"
+	case slices.ContainsFunc(contextWords, says):
+		return "context_length_exceeded"
 	}
 	return "invalid_request"
 }
@@ -259,14 +266,18 @@ func headerSafe(s string) string {
 
 func plainByte(c byte) bool { return c >= ' ' && c <= '~' && c != '%' }
 
-// headerName reports whether s may name a header.
-func headerName(s string) bool {
-	for i := 0; i < len(s); i++ {
-		if c := s[i]; c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') {
+// rateLimitHeader reports whether a provider's header is one of those that
+// reach the caller, and may be a header's name at all.
+func rateLimitHeader(name string) bool {
+	if !strings.Contains(name, "ratelimit-") {
+		return false
+	}
+	for i := 0; i < len(name); i++ {
+		if c := name[i]; c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') {
 			return false
 		}
 	}
-	return s != ""
+	return true
 }
 
 // clip shortens what a caller sent for a message that repeats it.

@@ -111,8 +111,12 @@ func checkErrorHead(t *testing.T, tt errorCase, a *answer) {
 		id = "mine"
 	}
 	for _, h := range []struct{ name, want string }{
-		{"Content-Type", "application/json"}, {"x-should-retry", tt.retry}, {"Retry-After", tt.after},
-		{"retry-after-ms", tt.afterMs}, {"X-LLM-Call-Id", id}, {"X-Request-Id", id},
+		{"Content-Type", "application/json"},
+		{"x-should-retry", tt.retry},
+		{"Retry-After", tt.after},
+		{"retry-after-ms", tt.afterMs},
+		{"X-LLM-Call-Id", id},
+		{"X-Request-Id", id},
 	} {
 		if got := a.header.Get(h.name); got != h.want {
 			t.Errorf("%s: %q, want %q", h.name, got, h.want)

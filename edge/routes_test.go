@@ -30,8 +30,10 @@ func TestQueriesArePassedOn(t *testing.T) {
 		{"/api/token-usage/recent", subjects.QueryUsageRecent, `{}`},
 		{"/api/token-usage/recent?limit=10000", subjects.QueryUsageRecent, `{"limit":10000}`},
 		{"/api/llm/routing/resolve", subjects.QueryRoute, `{}`},
-		{"/api/llm/routing/resolve?task=a%20b&tier=fast&process=p&provider=groq&tools=true", subjects.QueryRoute,
-			`{"task":"a b","tier":"fast","process":"p","provider":"groq","tools":true}`},
+		{
+			"/api/llm/routing/resolve?task=a%20b&tier=fast&process=p&provider=groq&tools=true", subjects.QueryRoute,
+			`{"task":"a b","tier":"fast","process":"p","provider":"groq","tools":true}`,
+		},
 		{"/api/llm/routing/resolve?model=x/y&privacy=local&tools=false", subjects.QueryRoute, `{"model":"x/y","privacy":"local"}`},
 	}
 	for _, tt := range tests {

@@ -19,8 +19,11 @@ func TestStreams(t *testing.T) {
 		want             string
 	}{
 		{"chat", "/v1/chat/completions", chatStream, []string{`{"n":1}`, `{"n":2}`}, "data: {\"n\":1}\n\ndata: {\"n\":2}\n\ndata: [DONE]\n\n"},
-		{"native", "/api/complete", `{"stream":true}`, []string{`{"type":"delta","content":"a"}`, `{"type":"result","usage":{}}`},
-			"data: {\"type\":\"delta\",\"content\":\"a\"}\n\ndata: {\"type\":\"result\",\"usage\":{}}\n\ndata: [DONE]\n\n"},
+		{
+			"native", "/api/complete", `{"stream":true}`,
+			[]string{`{"type":"delta","content":"a"}`, `{"type":"result","usage":{}}`},
+			"data: {\"type\":\"delta\",\"content\":\"a\"}\n\ndata: {\"type\":\"result\",\"usage\":{}}\n\ndata: [DONE]\n\n",
+		},
 		{"line ends", "/v1/chat/completions", chatStream, []string{"{\r\n\"n\":\n1}\n"}, "data: {  \"n\": 1} \n\ndata: [DONE]\n\n"},
 		{"big", "/v1/chat/completions", chatStream, []string{strings.Repeat("x", 200_000), "y"}, "data: " + strings.Repeat("x", 200_000) + "\n\ndata: y\n\ndata: [DONE]\n\n"},
 	} {
