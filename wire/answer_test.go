@@ -72,7 +72,7 @@ func TestDecode(t *testing.T) {
 			if err := Decode(&got); err != nil {
 				t.Fatal(err)
 			}
-			tc.want.Wire, tc.want.Raw = OpenAIChat, got.Raw
+			tc.want.Wire, tc.want.Raw, tc.want.decoded = OpenAIChat, got.Raw, true
 			if !reflect.DeepEqual(got, tc.want) {
 				t.Errorf("\n got %+v\nwant %+v", got, tc.want)
 			}

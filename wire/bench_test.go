@@ -138,6 +138,7 @@ func BenchmarkReplyToNative1500(b *testing.B) {
 	b.ReportAllocs()
 	cpu(b)
 	for b.Loop() {
+		resp.decoded = false
 		if _, err := EncodeResponse(Native, resp, res); err != nil {
 			b.Fatal(err)
 		}

@@ -13,10 +13,10 @@ const maxAnswer = 16 << 20
 
 // Decode fills the hub form of a response (Text, ToolCalls, FinishReason) from
 // Raw, and Model and Usage where they are not set. A response without Raw has
-// its hub form already.
+// its hub form already; a second time costs nothing.
 func Decode(resp *Response) error {
 	switch {
-	case resp.Raw == nil:
+	case resp.Raw == nil || resp.decoded:
 		return nil
 	case resp.Wire != OpenAIChat:
 		return unknownWire(resp.Wire)
@@ -39,6 +39,7 @@ func Decode(resp *Response) error {
 	if !resp.UsageKnown {
 		resp.Usage, resp.UsageKnown = openAIUsage(v.get("usage"))
 	}
+	resp.decoded = true
 	return nil
 }
 

@@ -141,6 +141,8 @@ type Response struct {
 	Warnings   []string
 	// RateLimit holds the provider's rate-limit headers, lower-case names.
 	RateLimit map[string]string
+
+	decoded bool // the hub form is filled from Raw
 }
 
 // Event is one piece of a provider's stream. Raw, when set, is the payload of

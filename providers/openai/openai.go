@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"net/url"
 
 	"github.com/sluice-llm/sluice/config"
 	"github.com/sluice-llm/sluice/providers"
@@ -37,22 +38,23 @@ type Provider struct {
 	cfg    *config.Provider
 	opts   Options
 	client *httpx.Client
-	url    string
-	header http.Header
+	url    *url.URL // nil where there is none, or none that is usable
 }
 
 var _ providers.Provider = (*Provider)(nil)
 
 // New makes the provider of one configuration entry. It does no I/O.
 func New(cfg *config.Provider, opts Options) *Provider {
+	header := http.Header{}
+	if cfg.APIKey.IsSet() {
+		header.Set("Authorization", "Bearer "+cfg.APIKey.Reveal())
+	}
 	p := &Provider{
 		cfg: cfg, opts: opts,
-		client: httpx.New(httpx.Options{Transport: opts.Transport, Version: opts.Version}),
-		url:    cfg.BaseURL + "/chat/completions",
-		header: http.Header{},
+		client: httpx.New(httpx.Options{Header: header, Transport: opts.Transport, Version: opts.Version}),
 	}
-	if cfg.APIKey.IsSet() {
-		p.header.Set("Authorization", "Bearer "+cfg.APIKey.Reveal())
+	if u, err := url.Parse(cfg.BaseURL + "/chat/completions"); err == nil && u.Host != "" {
+		p.url = u
 	}
 	return p
 }
@@ -63,7 +65,9 @@ func (p *Provider) Capabilities() wire.Need { return capabilities }
 // Check implements providers.Provider: a key that is missing, or a base URL.
 func (p *Provider) Check() error {
 	switch {
-	case p.cfg.BaseURL == "":
+	case p.url == nil && p.cfg.BaseURL != "":
+		return subjects.Errorf(subjects.KindProviderUnavailable, "the base URL is not usable; %s", p.baseURLHint())
+	case p.url == nil:
 		return subjects.Errorf(subjects.KindProviderUnavailable, "no base URL is set; %s", p.baseURLHint())
 	case p.cfg.APIKey.IsSet() || p.opts.KeyOptional:
 		return nil
@@ -92,7 +96,7 @@ func (p *Provider) request(job *providers.Job, stream bool) (*httpx.Request, err
 		return nil, err
 	}
 	return &httpx.Request{
-		URL: p.url, Header: p.header, Body: body,
+		URL: p.url, Body: body,
 		Secret: p.cfg.APIKey.Reveal(), Key: p.cfg.APIKeyEnv, Model: job.Model,
 	}, nil
 }

@@ -249,6 +249,7 @@ func TestCheck(t *testing.T) {
 		"no variable":  {config.Provider{ID: "openai", BaseURL: "http://x/v1"}, Options{}, "providers.openai.apiKeyEnvVar"},
 		"key optional": {config.Provider{BaseURL: "http://x/v1"}, Options{KeyOptional: true}, ""},
 		"no base URL":  {config.Provider{ID: "openai"}, Options{}, "set providers.openai.baseUrl"},
+		"bad base URL": {config.Provider{ID: "openai", BaseURL: "http://%zz"}, Options{}, "the base URL is not usable"},
 		"hint":         {config.Provider{ID: "custom"}, Options{BaseURLHint: "set LLM_BASE_URL_CUSTOM"}, "set LLM_BASE_URL_CUSTOM"},
 	} {
 		p := New(&tc.cfg, tc.opts)

@@ -90,11 +90,11 @@ func (c *Client) checkBody(r *Request, resp *http.Response, body []byte) *subjec
 	trimmed := bytes.TrimSpace(body)
 	switch {
 	case len(trimmed) == 0:
-		return subjects.Errorf(subjects.KindProvider, "%s answered %d with nothing in it", hostOf(r.URL), resp.StatusCode)
+		return subjects.Errorf(subjects.KindProvider, "%s answered %d with nothing in it", r.host(), resp.StatusCode)
 	case trimmed[0] == '<':
-		return subjects.Errorf(subjects.KindProvider, "%s answered with a web page, not JSON; is the base URL right?", hostOf(r.URL))
+		return subjects.Errorf(subjects.KindProvider, "%s answered with a web page, not JSON; is the base URL right?", r.host())
 	case !wire.ValidJSON(body):
-		return subjects.Errorf(subjects.KindProvider, "%s answered with broken JSON", hostOf(r.URL))
+		return subjects.Errorf(subjects.KindProvider, "%s answered with broken JSON", r.host())
 	}
 	return c.ErrorIn(r, trimmed)
 }
@@ -265,15 +265,15 @@ func (f *failure) text(r *Request, kind subjects.Kind) string {
 	case f.status >= 300 && f.status < 400:
 		return "the API redirects (" + strconv.Itoa(f.status) + "), which is not followed; set the base URL to where it leads"
 	case f.status == http.StatusNotFound && !f.modelMissing():
-		return join(hostOf(r.URL)+" has no such path (404); is the base URL right?", said)
+		return join(r.host()+" has no such path (404); is the base URL right?", said)
 	case f.html:
-		return hostOf(r.URL) + " answered " + strconv.Itoa(f.status) + " with a web page"
+		return r.host() + " answered " + strconv.Itoa(f.status) + " with a web page"
 	case said != "":
 		return said
 	case f.status != 0:
-		return strings.TrimSpace(hostOf(r.URL) + " answered " + strconv.Itoa(f.status) + " " + http.StatusText(f.status))
+		return strings.TrimSpace(r.host() + " answered " + strconv.Itoa(f.status) + " " + http.StatusText(f.status))
 	}
-	return hostOf(r.URL) + " reported an error without saying which"
+	return r.host() + " reported an error without saying which"
 }
 
 func join(first, said string) string {

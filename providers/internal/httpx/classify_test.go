@@ -83,7 +83,7 @@ var failures = []struct {
 
 func TestClassify(t *testing.T) {
 	c := New(Options{Transport: http.DefaultTransport})
-	r := &Request{URL: "https://api.example/v1/chat/completions", Key: "OPENAI_API_KEY", Model: "m-1"}
+	r := &Request{URL: mustURL("https://api.example/v1/chat/completions"), Key: "OPENAI_API_KEY", Model: "m-1"}
 	for _, tc := range failures {
 		t.Run(tc.name, func(t *testing.T) {
 			e := c.classify(r, &http.Response{StatusCode: tc.status, Header: http.Header{}}, []byte(tc.body))
@@ -116,7 +116,7 @@ func TestErrorInASuccess(t *testing.T) {
 		{`{"error":{},"choices":[]}`, ""},
 		{`{"choices":[]}`, ""},
 	} {
-		e := c.ErrorIn(&Request{URL: "https://x"}, []byte(tc.body))
+		e := c.ErrorIn(&Request{URL: mustURL("https://x")}, []byte(tc.body))
 		if (e == nil) != (tc.kind == "") || e != nil && e.Kind != tc.kind {
 			t.Errorf("%s: %v, want %q", tc.body, e, tc.kind)
 		}
@@ -207,7 +207,7 @@ func FuzzClassify(f *testing.F) {
 		f.Add(tc.status, tc.body, "20")
 	}
 	c := New(Options{Transport: http.DefaultTransport})
-	r := &Request{URL: "https://api.example/v1", Secret: "S3CR3T-KEY", Key: "K", Model: "m"}
+	r := &Request{URL: mustURL("https://api.example/v1"), Secret: "S3CR3T-KEY", Key: "K", Model: "m"}
 	f.Fuzz(func(t *testing.T, status int, body, wait string) {
 		h := http.Header{"Retry-After": {wait}}
 		e := c.classify(r, &http.Response{StatusCode: status, Header: h}, []byte(body+" S3CR3T-KEY"))

@@ -12,10 +12,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
-
-	"github.com/sluice-llm/sluice/subjects"
 )
 
 const (
@@ -24,12 +23,17 @@ const (
 	// maxErrorBody bounds what is read of an error's body.
 	maxErrorBody = 256 << 10
 
+	jsonType = "application/json"
+
 	dialTimeout = 10 * time.Second
 	idleConns   = 512
 )
 
-// Options are what a test or an embedder may put in place of the usual.
+// Options are what a provider sets, and what a test or an embedder may put in
+// place of the usual.
 type Options struct {
+	// Header is sent with every request, beside this package's own.
+	Header http.Header
 	// Transport carries the requests; nil = a pool of this client's own.
 	Transport http.RoundTripper
 	// Now is the clock for dates in Retry-After; nil = time.Now.
@@ -40,25 +44,34 @@ type Options struct {
 
 // Client speaks to one provider's API. Safe for concurrent use.
 type Client struct {
-	http  *http.Client
-	now   func() time.Time
-	agent string
+	transport http.RoundTripper
+	now       func() time.Time
+	// The headers of the two kinds of request, shared by all of them: a
+	// RoundTripper does not change what it is given.
+	whole, events http.Header
 }
 
 // New makes a client with its own pool of connections.
 func New(o Options) *Client {
-	if o.Transport == nil {
-		o.Transport = transport()
+	c := &Client{transport: o.Transport, now: o.Now}
+	if c.transport == nil {
+		c.transport = transport()
 	}
-	if o.Now == nil {
-		o.Now = time.Now
+	if c.now == nil {
+		c.now = time.Now
 	}
-	return &Client{now: o.Now, agent: "sluice/" + cmp.Or(o.Version, "dev"), http: &http.Client{
-		Transport: o.Transport,
-		// An API has no reason to redirect a POST, and a key must not follow one
-		// to another host: the redirect itself is the answer, and an error.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	c.whole = o.Header.Clone()
+	if c.whole == nil {
+		c.whole = http.Header{}
+	}
+	c.whole.Set("Content-Type", jsonType)
+	c.whole.Set("User-Agent", "sluice/"+cmp.Or(o.Version, "dev"))
+	c.events = c.whole.Clone()
+	c.whole.Set("Accept", jsonType)
+	c.events.Set("Accept", eventStream)
+	// Compression makes servers hold events back.
+	c.events.Set("Accept-Encoding", "identity")
+	return c
 }
 
 func transport() *http.Transport {
@@ -76,13 +89,16 @@ func transport() *http.Transport {
 }
 
 // CloseIdle closes the connections that nobody uses.
-func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
+func (c *Client) CloseIdle() {
+	if t, ok := c.transport.(interface{ CloseIdleConnections() }); ok {
+		t.CloseIdleConnections()
+	}
+}
 
 // Request is one POST of a JSON body.
 type Request struct {
-	URL    string
-	Header http.Header // shared: it is cloned
-	Body   []byte
+	URL  *url.URL
+	Body []byte
 	// Secret is taken out of every text that comes back.
 	Secret string
 	// Key names where the key comes from, for the error when it is refused.
@@ -90,6 +106,9 @@ type Request struct {
 	// Model is the id that was asked for, for the error when it is not found.
 	Model string
 }
+
+// host names the API in errors: never the whole URL.
+func (r *Request) host() string { return r.URL.Host }
 
 // Reply is a whole answer of status 2xx.
 type Reply struct {
@@ -101,7 +120,7 @@ type Reply struct {
 // Do sends the request and reads the whole answer. Any other status than 2xx
 // is an error, and so is a JSON answer that is an error inside.
 func (c *Client) Do(ctx context.Context, r *Request) (*Reply, error) {
-	resp, err := c.send(ctx, r, "application/json")
+	resp, err := c.send(ctx, r, c.whole)
 	if err != nil {
 		return nil, err
 	}
@@ -123,23 +142,18 @@ func (c *Client) reply(ctx context.Context, r *Request, resp *http.Response) (*R
 }
 
 // send makes the exchange up to the headers; a status other than 2xx is
-// returned as the classified error.
-func (c *Client) send(ctx context.Context, r *Request, accept string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(r.Body))
-	if err != nil {
-		return nil, subjects.Errorf(subjects.KindProviderUnavailable, "the base URL is not usable").WithCause(err)
-	}
-	for k, v := range r.Header {
-		req.Header[k] = v
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", accept)
-	req.Header.Set("User-Agent", c.agent)
-	if accept == eventStream {
-		// Compression makes servers hold events back.
-		req.Header.Set("Accept-Encoding", "identity")
-	}
-	resp, err := c.http.Do(req)
+// returned as the classified error. It asks the transport itself and not an
+// http.Client: an API has no reason to redirect a POST, and a key must not
+// follow one to another host, so a redirect is an answer, and an error.
+func (c *Client) send(ctx context.Context, r *Request, h http.Header) (*http.Response, error) {
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.Body)), nil }
+	req := (&http.Request{
+		Method: http.MethodPost, URL: r.URL, Host: r.URL.Host, Header: h,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		ContentLength: int64(len(r.Body)), GetBody: open,
+	}).WithContext(ctx)
+	req.Body, _ = open()
+	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
 		return nil, transportError(ctx, r, err)
 	}

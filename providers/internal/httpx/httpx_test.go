@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -26,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func server(t *testing.T, h http.HandlerFunc) (*httptest.Server, *Client) {
 	t.Helper()
 	s := httptest.NewServer(h)
-	c := New(Options{Version: "1.2"})
+	c := New(Options{Version: "1.2", Header: http.Header{"Authorization": {"Bearer S3CR3T"}}})
 	t.Cleanup(func() {
 		c.CloseIdle()
 		s.Close()
@@ -34,8 +36,16 @@ func server(t *testing.T, h http.HandlerFunc) (*httptest.Server, *Client) {
 	return s, c
 }
 
-func request(url string) *Request {
-	return &Request{URL: url, Header: http.Header{"Authorization": {"Bearer S3CR3T"}}, Body: []byte(`{}`), Secret: "S3CR3T", Model: "m"}
+func request(base string) *Request {
+	return &Request{URL: mustURL(base), Body: []byte(`{}`), Secret: "S3CR3T", Model: "m"}
+}
+
+func mustURL(s string) *url.URL {
+	u, err := url.Parse(s)
+	if err != nil {
+		panic(err)
+	}
+	return u
 }
 
 func TestDo(t *testing.T) {
@@ -147,7 +157,7 @@ func TestUnreachable(t *testing.T) {
 	closed.Close()
 	plain, _ := server(t, func(http.ResponseWriter, *http.Request) {})
 	tls := httptest.NewUnstartedServer(nil)
-	tls.Config.ErrorLog = nil
+	tls.Config.ErrorLog = log.New(io.Discard, "", 0)
 	tls.StartTLS()
 	t.Cleanup(tls.Close)
 	for _, tc := range []struct {
@@ -163,7 +173,6 @@ func TestUnreachable(t *testing.T) {
 		{"http://x", "no route to it", roundTrip(func(*http.Request) (*http.Response, error) {
 			return nil, &net.OpError{Op: "dial", Err: errors.New("no route to host")}
 		})},
-		{"http://%zz", "base URL is not usable", nil},
 	} {
 		c := New(Options{Transport: tc.transport})
 		_, err := c.Do(t.Context(), request(tc.url))

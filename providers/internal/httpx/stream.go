@@ -49,7 +49,7 @@ func (c *Client) Stream(ctx context.Context, r *Request, idle time.Duration, eac
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { cancel(ended(ctx)) })
 	defer stop()
-	resp, err := c.send(own, r, eventStream)
+	resp, err := c.send(own, r, c.events)
 	if err != nil {
 		cancel(nil)
 		return &StreamReply{}, err
@@ -97,7 +97,7 @@ func isWhole(resp *http.Response) bool {
 }
 
 func silence(r *Request, idle time.Duration) *subjects.Error {
-	return subjects.Errorf(subjects.KindTimeout, "%s sent nothing for %s in the middle of a stream", hostOf(r.URL), idle)
+	return subjects.Errorf(subjects.KindTimeout, "%s sent nothing for %s in the middle of a stream", r.host(), idle)
 }
 
 // events reads an event stream and hands on the data of each event.

@@ -5,8 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"net/http"
-	"net/url"
 	"syscall"
 
 	"github.com/sluice-llm/sluice/subjects"
@@ -18,14 +16,15 @@ func transportError(ctx context.Context, r *Request, err error) *subjects.Error 
 	if ctx.Err() != nil {
 		return ended(ctx)
 	}
-	host := hostOf(r.URL)
+	host := r.host()
 	var own *subjects.Error
+	var noTLS tls.RecordHeaderError
 	switch {
 	case errors.As(err, &own):
 		return own
 	case errors.Is(err, errTooLarge):
 		return subjects.Errorf(subjects.KindProvider, "the answer is above %d MiB", MaxBody>>20)
-	case errors.Is(err, http.ErrSchemeMismatch):
+	case errors.As(err, &noTLS) && string(noTLS.RecordHeader[:]) == "HTTP/":
 		return subjects.Errorf(subjects.KindProviderUnavailable, "%s speaks HTTP, not HTTPS; correct the base URL", host).WithCause(err)
 	}
 	if why := unreachable(err); why != "" {
@@ -69,12 +68,4 @@ func unreachable(err error) string {
 		return "no route to it"
 	}
 	return ""
-}
-
-func hostOf(rawURL string) string {
-	u, err := url.Parse(rawURL)
-	if err != nil || u.Host == "" {
-		return "the provider"
-	}
-	return u.Host
 }
