@@ -211,3 +211,21 @@ func TestHead(t *testing.T) {
 		t.Errorf("HEAD on a POST route: %d", a.status)
 	}
 }
+
+// TestRefusalsInAnthropicsForm has every answer under /v1/messages in it.
+func TestRefusalsInAnthropicsForm(t *testing.T) {
+	r := start(t, &fake{}, edge.Options{})
+	for _, tt := range []struct {
+		method, path, host, typ string
+		status                  int
+	}{
+		{"GET", "/v1/messages", "localhost", "invalid_request_error", 405},
+		{"POST", "/v1/messages/nope", "localhost", "not_found_error", 404},
+		{"POST", "/v1/messages", "evil.example", "permission_error", 403},
+	} {
+		a := r.do(t, tt.method, tt.path, "", "Host", tt.host)
+		if e := a.errorOf(t); a.status != tt.status || a.json(t)["type"] != "error" || e["type"] != tt.typ || e["message"] == "" {
+			t.Errorf("%s %s: %d %s", tt.method, tt.path, a.status, a.body)
+		}
+	}
+}
