@@ -82,7 +82,8 @@ func (s *service) addEndpoints(hosts []string) error {
 			return err
 		}
 	}
-	return errors.Join(s.subscribe(subjects.Cancel, s.onCancel), s.subscribe(subjects.ProviderAnnounce, s.onAnnounce))
+	return errors.Join(s.subscribe(subjects.Cancel, s.onCancel), s.subscribe(subjects.ProviderAnnounce, s.onAnnounce),
+		s.subscribe(subjects.NodeStatus, func(m *nats.Msg) { s.engine.PeerStatus(m.Data) }))
 }
 
 func (s *service) add(name, subject string, h func(micro.Request)) error {

@@ -217,6 +217,7 @@ func (n *Node) dial(part string) (*nats.Conn, error) {
 	opts := []nats.Option{
 		nats.Name("sluice " + part),
 		nats.MaxReconnects(-1),
+		nats.CustomInboxPrefix(subjects.NodeInbox + "." + randomHex(8)),
 		nats.PermissionErrOnSubscribe(true),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""
@@ -293,7 +294,7 @@ func (n *Node) startEngine(context.Context) error {
 	n.onClose(n.events.stop)
 	o := actors.Options{
 		Config: n.cfg, Providers: registry.New(n.cfg, registry.Options{Version: Version}), JS: js, Store: n.store, Log: n.log,
-		Emit: n.events.emit, Version: Version,
+		Emit: n.events.emit, Version: Version, Hop: subjects.NewClient(n.conn),
 		FreeSpace: func() (uint64, bool) { return persistence.FreeBytes(n.o.data) },
 	}
 	if len(n.o.hosts) > 0 {

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"errors"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -39,6 +40,7 @@ type call struct {
 
 	id    string
 	given bool // the caller chose the id
+	isHop bool // another node sent it, and records it
 	runs  int  // how often this id has run, this run included
 	class string
 	req   *wire.Request
@@ -228,7 +230,7 @@ func (c *call) decide() error {
 		Task: h.Task, Tier: h.Tier, Process: h.Process, Provider: h.Provider, Model: h.Model,
 		Privacy: h.Privacy, Needs: h.Needs, ForcePaid: h.ForcePaid, Exact: c.in.Provider != "",
 	}
-	d, err := routing.Resolve(c.e.cfg, *c.e.snapshot.Load(), job)
+	d, err := c.e.router.Resolve(*c.e.snapshot.Load(), &job)
 	if err != nil {
 		return err
 	}
@@ -349,11 +351,14 @@ func (c *call) tooLateToRetry(err error) bool {
 
 // attempt waits for the slots, makes one try, and gives the slots back.
 func (c *call) attempt(cand subjects.Candidate, n int) (resp *wire.Response, err error) {
-	s, err := c.e.admission.acquire(c.ctx, cand.Provider, cand.Model, c.class)
-	if err != nil {
-		return nil, err
+	remote := c.remote(cand.Provider)
+	if !remote { // the node that hosts a provider owns its slots
+		s, err := c.e.admission.acquire(c.ctx, cand.Provider, cand.Model, c.class)
+		if err != nil {
+			return nil, err
+		}
+		defer s.release()
 	}
-	defer s.release()
 	if c.ctx.Err() != nil { // the grant came together with the end
 		return nil, context.Cause(c.ctx)
 	}
@@ -368,8 +373,13 @@ func (c *call) attempt(cand subjects.Candidate, n int) (resp *wire.Response, err
 		}
 		c.trail = append(c.trail, subjects.Attempt{Provider: cand.Provider, Model: cand.Model, Outcome: outcome, Ms: took.Milliseconds()})
 	}()
+	if remote {
+		return c.hop(c.ctx, cand, n)
+	}
 	return c.ask(cand, n)
 }
+
+func (c *call) remote(provider string) bool { return (*c.e.snapshot.Load())[provider].Remote }
 
 // ask makes the try itself, under the provider's own timeout.
 func (c *call) ask(cand subjects.Candidate, n int) (resp *wire.Response, err error) {
@@ -427,9 +437,13 @@ func (c *call) conclude(resp *wire.Response, err error) error {
 		err = wire.Decode(resp)
 	}
 	res := c.result(resp, err)
-	if c.reached {
-		stored := c.e.usage.write(c.usageRecord(res, err))
-		stored.wait()
+	if c.reached && !c.isHop {
+		c.e.usage.write(c.usageRecord(res, err)).wait()
+	}
+	if c.isHop && c.begun {
+		if err := c.out(&subjects.Msg{Header: c.hopHeaderOf(resp), Data: []byte("{}")}); err != nil {
+			return err
+		}
 	}
 	if err != nil {
 		return err
@@ -446,7 +460,11 @@ func (c *call) conclude(resp *wire.Response, err error) error {
 	if err != nil {
 		return err
 	}
-	return c.out(&subjects.Msg{Header: c.replyHeader(), Data: data})
+	h := c.replyHeader()
+	if c.isHop {
+		maps.Copy(h, c.hopHeaderOf(resp))
+	}
+	return c.out(&subjects.Msg{Header: h, Data: data})
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

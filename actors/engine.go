@@ -57,7 +57,9 @@ type Options struct {
 	Interest func(inbox string) bool
 	// FreeSpace returns the free bytes of the disk that holds the data, if known.
 	FreeSpace func() (free uint64, known bool)
-	Version   string
+	// Hop carries calls to other nodes.
+	Hop     subjects.Transport
+	Version string
 }
 
 // Engine runs the calls of one node. Safe for concurrent use.
@@ -72,6 +74,10 @@ type Engine struct {
 	calls     *actor.PID
 	usage     *usageLog
 	progress  *actor.PID
+	peers     *actor.PID
+	node      string        // this node's id
+	changed   chan struct{} // a peer came, went or changed
+	router    *routing.Router
 	retry     failsafe.Executor[*wire.Response]
 	snapshot  atomic.Pointer[routing.Snapshot]
 
@@ -91,16 +97,20 @@ var errStopped = subjects.Errorf(subjects.KindCancelled, "the node was stopped w
 // NewEngine starts the actors and the background work. Close ends them.
 func NewEngine(o Options) *Engine {
 	e := &Engine{o: o, cfg: o.Config, log: o.Log, started: time.Now(), sys: newSystem(o.Log)}
+	e.router = routing.New(o.Config)
 	e.base, e.stop = context.WithCancelCause(context.Background())
 	e.admission = newAdmission(e.sys, &e.cfg.Pools, o.Emit)
 	e.calls = e.sys.spawn(newCalls())
 	e.usage = newUsageLog(e.sys, o.JS, o.Log, e.cfg.Usage.MaxPending, o.Emit)
 	e.progress = e.sys.spawn(&aggregator{})
+	e.changed = make(chan struct{}, 1)
+	e.node = subjects.NewCallID()
+	e.peers = e.sys.spawn(&peers{nodes: map[string]peer{}, changed: e.changed})
 	e.retry = failsafe.With(e.retryPolicy())
 	e.refresh()
 	p := &pump{sys: e.sys, actor: e.progress, js: o.JS, store: o.Store, log: o.Log}
 	e.background(func() { p.run(e.base) })
-	e.background(func() { e.every(10*time.Second, e.refresh) })
+	e.background(func() { e.keepStatus() })
 	e.background(func() { e.every(time.Second, e.watchDisk) })
 	e.background(func() { e.every(time.Hour, func() { o.Store.GC() }) })
 	if o.Interest != nil {
@@ -159,13 +169,14 @@ func (e *Engine) worthRetrying(err error) bool {
 
 // refresh looks at each provider again and says when one came or went.
 func (e *Engine) refresh() {
+	elsewhere := e.hostedElsewhere()
 	snap := make(routing.Snapshot, len(e.o.Providers))
 	var old routing.Snapshot
 	if p := e.snapshot.Load(); p != nil {
 		old = *p
 	}
 	for id, p := range e.o.Providers {
-		st := e.look(id, p)
+		st := e.look(id, p, elsewhere)
 		snap[id] = st
 		if was, ok := old[id]; ok && was.Available != st.Available {
 			e.o.Emit(subjects.ProviderStatus(id), &providerStatusEvent{Provider: id, Available: st.Available, Reason: st.Detail, At: subjects.Time{Time: time.Now()}})
@@ -182,9 +193,14 @@ type providerStatusEvent struct {
 	At        subjects.Time `json:"at"`
 }
 
-func (e *Engine) look(id string, p providers.Provider) routing.State {
+// look says how a provider can be reached: here, where this node hosts it, else
+// on another node.
+func (e *Engine) look(id string, p providers.Provider, elsewhere routing.Snapshot) routing.State {
 	if e.o.Hosts != nil && !e.o.Hosts(id) {
-		return routing.State{Reason: routing.ReasonNotHosted, Detail: "not hosted on this node (--providers); calls between nodes are not built yet"}
+		if st, ok := elsewhere[id]; ok {
+			return st
+		}
+		return routing.State{Reason: routing.ReasonNotHosted, Detail: "hosted on no node that can be heard"}
 	}
 	if err := p.Check(); err != nil {
 		return routing.State{Reason: routing.ReasonUnavailable, Detail: subjects.AsError(err).Message}
@@ -238,8 +254,12 @@ func (e *Engine) Gauges() map[string]int64 {
 	return map[string]int64{"inFlight": e.inFlight.Load(), "bytes": e.bytes.Load()}
 }
 
-// StopAccepting refuses every later call.
-func (e *Engine) StopAccepting() { e.draining.Store(true) }
+// StopAccepting refuses every later call, and tells the other nodes.
+func (e *Engine) StopAccepting() {
+	if !e.draining.Swap(true) {
+		e.sayStatus()
+	}
+}
 
 // Drain refuses new calls and waits for the running ones; those still running
 // when ctx ends are cancelled and waited for.

@@ -169,7 +169,7 @@ func (e *Engine) explain(_ context.Context, body []byte) (any, error) {
 		needs = wire.NeedTools
 	}
 	job := routing.Job{Task: q.Task, Tier: q.Tier, Process: q.Process, Provider: q.Provider, Model: q.Model, Privacy: q.Privacy, Needs: needs}
-	d, err := routing.Resolve(e.cfg, *e.snapshot.Load(), job)
+	d, err := e.router.Resolve(*e.snapshot.Load(), &job)
 	if err != nil {
 		return nil, err
 	}

@@ -50,8 +50,9 @@ func (c *call) nameCall(fromBody string) {
 	if c.id == "" {
 		c.id = fromBody
 	}
-	c.given = c.id != ""
-	if !c.given {
+	c.isHop = isHop(c.in)
+	c.given = c.id != "" && !c.isHop
+	if c.id == "" {
 		c.id = subjects.NewCallID()
 	}
 }
@@ -106,6 +107,9 @@ func (c *call) readHeaders() error {
 	}
 	if c.in.Provider != "" {
 		head.Provider = c.in.Provider
+	}
+	if c.isHop {
+		head.Model = h.Get(subjects.HeaderModel)
 	}
 	return nil
 }

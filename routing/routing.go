@@ -38,6 +38,8 @@ const (
 // State is what routing must know of one provider at this moment.
 type State struct {
 	Available bool
+	// Remote says that another node hosts it.
+	Remote bool
 	// Reason is ReasonUnavailable or ReasonNotHosted, Detail the text for people.
 	Reason string
 	Detail string
@@ -97,19 +99,49 @@ func Local(provider string) bool {
 
 var localRunners = []string{"dmr", "ollama"}
 
+// Router resolves jobs by one configuration. It holds what can be worked out
+// ahead of them, never changes, and is safe for concurrent use.
+type Router struct {
+	cfg *config.Config
+	// models has each provider's model ids and their canonical names.
+	models map[string][]modelName
+	// serving has the providers of a model, by id and by canonical name, in the
+	// order of the default tier's priority.
+	serving map[string][]string
+}
+
+type modelName struct{ id, canonical string }
+
+// New prepares a configuration for Resolve.
+func New(cfg *config.Config) *Router {
+	r := &Router{cfg: cfg, models: map[string][]modelName{}, serving: map[string][]string{}}
+	for _, id := range appendNew(slices.Clone(cfg.ProviderPriority[cfg.DefaultTier]), config.ProviderIDs...) {
+		for _, m := range Models(cfg.Providers[id]) {
+			name := modelName{m, wire.CanonicalModel(m)}
+			r.models[id] = append(r.models[id], name)
+			if id == "mock" {
+				continue // answers for no model of another provider
+			}
+			r.serving[m] = appendNew(r.serving[m], id)
+			r.serving[name.canonical] = appendNew(r.serving[name.canonical], id)
+		}
+	}
+	return r
+}
+
 // Resolve decides. Its errors are VALIDATION_ERROR: a name that no provider,
 // tier or model has. A chain may be empty; NoProvider says why.
-func Resolve(cfg *config.Config, snap Snapshot, job Job) (*Decision, error) {
+func (r *Router) Resolve(snap Snapshot, job *Job) (*Decision, error) {
 	d := &Decision{}
-	ask, err := readAsk(cfg, &job)
+	ask, err := r.readAsk(job)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.pickTier(cfg, &job, ask.tier); err != nil {
+	if err := d.pickTier(r.cfg, job, ask.tier); err != nil {
 		return nil, err
 	}
-	for _, id := range order(cfg, &job, ask, d.Tier) {
-		model, reason, detail := judge(cfg, snap, &job, ask, d.Tier, id)
+	for _, id := range order(r.cfg, job, ask, d.Tier) {
+		model, reason, detail := r.judge(snap, job, ask, d.Tier, id)
 		if reason != "" {
 			d.Skipped = append(d.Skipped, subjects.Skipped{Provider: id, Reason: reason, Detail: detail})
 			d.before = append(d.before, len(d.Chain))
@@ -130,7 +162,7 @@ type ask struct {
 	servers []string
 }
 
-func readAsk(cfg *config.Config, job *Job) (ask, error) {
+func (r *Router) readAsk(job *Job) (ask, error) {
 	a := ask{provider: job.Provider}
 	if a.provider != "" && !known(a.provider) {
 		return a, unknownProvider("provider", a.provider)
@@ -152,11 +184,14 @@ func readAsk(cfg *config.Config, job *Job) (ask, error) {
 		return a, nil
 	}
 	a.model = model
-	if a.provider != "" || cfg.Mode == config.ModeMock {
+	if a.provider != "" || r.cfg.Mode == config.ModeMock {
 		return a, nil
 	}
-	if a.servers = serving(cfg, model); len(a.servers) == 0 {
-		return a, unknownModel(cfg, model)
+	if a.servers = r.serving[model]; a.servers == nil {
+		a.servers = r.serving[wire.CanonicalModel(model)]
+	}
+	if a.servers == nil {
+		return a, r.unknownModel(model)
 	}
 	return a, nil
 }
@@ -171,11 +206,11 @@ func unknownProvider(field, id string) error {
 	return subjects.Errorf(subjects.KindValidation, "%s: no provider is called %q%s; the providers are %s", field, clip(id), hint, strings.Join(config.ProviderIDs, ", "))
 }
 
-func unknownModel(cfg *config.Config, model string) error {
+func (r *Router) unknownModel(model string) error {
 	var all []string
 	for _, id := range config.ProviderIDs {
-		for _, m := range Models(cfg.Providers[id]) {
-			all = append(all, m, id+"/"+m)
+		for _, m := range r.models[id] {
+			all = append(all, m.id, id+"/"+m.id)
 		}
 	}
 	hint := ""
@@ -213,28 +248,21 @@ func Models(p *config.Provider) []string {
 	return out
 }
 
-// serving lists the providers whose configuration names the model, compared by
-// id and by canonical name, in order of the default tier's priority.
-func serving(cfg *config.Config, model string) []string {
-	want := wire.CanonicalModel(model)
-	var out []string
-	for _, id := range appendNew(slices.Clone(cfg.ProviderPriority[cfg.DefaultTier]), config.ProviderIDs...) {
-		if id != "mock" && serves(cfg.Providers[id], model, want) != "" {
-			out = append(out, id)
+// served returns the id by which a provider serves a model that is asked for by
+// id or by another spelling of its name; "" = its configuration names no such.
+func (r *Router) served(id, model string) string {
+	for _, m := range r.models[id] {
+		if m.id == model {
+			return m.id
 		}
 	}
-	return out
-}
-
-func serves(p *config.Provider, model, canonical string) string {
-	for _, m := range Models(p) {
-		if m == model {
-			return m
-		}
+	if len(r.models[id]) == 0 {
+		return ""
 	}
-	for _, m := range Models(p) {
-		if wire.CanonicalModel(m) == canonical {
-			return m
+	canonical := wire.CanonicalModel(model)
+	for _, m := range r.models[id] {
+		if m.canonical == canonical {
+			return m.id
 		}
 	}
 	return ""
@@ -306,8 +334,8 @@ func optional(id string) []string {
 }
 
 // judge returns the model that a provider would serve, or why it is left out.
-func judge(cfg *config.Config, snap Snapshot, job *Job, a ask, tier, id string) (model, reason, detail string) {
-	st := snap[id]
+func (r *Router) judge(snap Snapshot, job *Job, a ask, tier, id string) (model, reason, detail string) {
+	cfg, st := r.cfg, snap[id]
 	switch {
 	case cfg.Mode == config.ModeMock && id != "mock":
 		return "", ReasonMode, "mode is mock"
@@ -323,29 +351,24 @@ func judge(cfg *config.Config, snap Snapshot, job *Job, a ask, tier, id string) 
 	if missing := job.Needs.Missing(st.Has); missing != 0 {
 		return "", ReasonCapability, "cannot do " + missing.String()
 	}
-	if model = pickModel(cfg, a, tier, id); model == "" {
+	if model = r.pickModel(a, tier, id); model == "" {
 		return "", ReasonNoModel, "no model for tier " + tier + "; set providers." + id + ".models." + tier + " or ask for " + id + "/<model>"
 	}
 	return model, "", ""
 }
 
-func pickModel(cfg *config.Config, a ask, tier, id string) string {
-	p := cfg.Providers[id]
+func (r *Router) pickModel(a ask, tier, id string) string {
 	switch {
-	case a.model != "" && (a.provider == id || cfg.Mode == config.ModeMock && id == "mock"):
-		if p != nil {
-			if m := serves(p, a.model, wire.CanonicalModel(a.model)); m != "" {
-				return m
-			}
+	case a.model != "" && (a.provider == id || r.cfg.Mode == config.ModeMock && id == "mock"):
+		if m := r.served(id, a.model); m != "" {
+			return m
 		}
 		return a.model
 	case a.model != "" && slices.Contains(a.servers, id):
-		return serves(p, a.model, wire.CanonicalModel(a.model))
-	case p == nil:
-		return ""
+		return r.served(id, a.model)
 	}
-	if m := p.Models[tier]; m != "" {
-		return m
+	if p := r.cfg.Providers[id]; p != nil && p.Models[tier] != "" {
+		return p.Models[tier]
 	}
 	if id == "mock" {
 		return "mock-" + tier

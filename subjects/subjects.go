@@ -64,6 +64,9 @@ const (
 	// StoreStatus is an event: the usage log cannot be written, or can again.
 	StoreStatus = "llm.store"
 
+	// NodeStatus is between nodes only: which providers each hosts (actors/peers.go).
+	NodeStatus = "llm.node.status"
+
 	// ServiceName is the NATS micro service every node is an instance of.
 	ServiceName = "llm"
 	// QueueGroup is the queue group of all of a node's endpoints.
@@ -90,6 +93,15 @@ const (
 	// HeaderClass is read only where the subject has no class
 	// (llm.provider.<provider>.complete).
 	HeaderClass = "Llm-Class"
+
+	// HeaderHop marks a call that one node sends on to another, which then keeps
+	// no record of it. It counts only together with a reply inbox under NodeInbox,
+	// where no caller may listen.
+	HeaderHop = "Llm-Hop"
+	// NodeInbox is the prefix of the nodes' own reply inboxes.
+	NodeInbox = "_NODE"
+	// HeaderHopResult carries what the first node must know of a hop's answer.
+	HeaderHopResult = "Llm-Hop-Result"
 
 	// Reply headers.
 	HeaderModel    = "Llm-Model"

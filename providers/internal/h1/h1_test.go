@@ -313,7 +313,10 @@ func FuzzAnswer(f *testing.F) {
 
 func BenchmarkRoundTrip(b *testing.B) {
 	reply := bytes.Repeat([]byte("x"), 1500)
-	s, _ := server(b, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); _, _ = w.Write(reply) })
+	s, _ := server(b, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = w.Write(reply)
+	})
 	std := &http.Transport{MaxIdleConnsPerHost: 64}
 	b.Cleanup(std.CloseIdleConnections)
 	for _, c := range []struct {

@@ -1,0 +1,118 @@
+package sluice_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	sluice "github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fakeopenai"
+	"github.com/sluice-llm/sluice/sluicetest"
+	"github.com/sluice-llm/sluice/subjects"
+)
+
+// TestTwoNodes: one node hosts openai, the other does not and is asked. Its
+// calls hop, wait in the first node's pool, and are recorded once.
+func TestTwoNodes(t *testing.T) {
+	gate := fakeopenai.NewGate()
+	gate.Open()
+	up := fakeopenai.New(fakeopenai.WithGate(gate), fakeopenai.WithScript(func(_ int, q *fakeopenai.Request) fakeopenai.Behaviour {
+		if strings.Contains(string(q.Body), "refuse") {
+			return fakeopenai.InvalidAPIKey()
+		}
+		return fakeopenai.Behaviour{}
+	})).Start(t)
+	secret := "SLUICE_NODE_PASSWORD=a-password-of-nodes"
+	host := sluicetest.Start(t, sluice.WithNATSListen("127.0.0.1:0"), sluice.WithProviders([]string{"openai"}),
+		sluice.WithEnviron([]string{secret, "OPENAI_API_KEY=sk-test", "LLM_BASE_URL_OPENAI=" + up.BaseURL(), "LLM_MAX_RPM_OPENAI=2"}))
+	asked := sluicetest.Start(t, sluice.WithNATSURL(host.NATSURL()), sluice.WithProviders([]string{"mock"}), sluice.WithEnviron([]string{secret}))
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for { // until the second node has heard the first
+		var r subjects.Route
+		if err := subjects.Query(ctx, asked.Client(), subjects.QueryRoute, subjects.RouteQuery{Model: "openai/gpt-test"}, &r); err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Chain) > 0 {
+			break
+		}
+	}
+	req := ask("hello over there")
+	req.Model = "openai/gpt-test"
+	res, err := subjects.Call(ctx, asked.Client(), subjects.ClassInteractive, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := 0
+	streamed, err := subjects.CallStream(ctx, asked.Client(), subjects.ClassIngestion, req, func(subjects.Event) error { events++; return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if events == 0 || streamed.Content != res.Content || streamed.Usage != res.Usage || res.Provider != "openai" || res.Usage.TotalTokens == 0 {
+		t.Errorf("%d events\n%+v\n%+v", events, res, streamed)
+	}
+	for _, stream := range []bool{false, true} {
+		var got strings.Builder
+		err := asked.Client().Stream(ctx, openAIMsg(subjects.ClassInteractive, fmt.Sprint("id-", stream), stream), func(m *subjects.Msg) error {
+			got.Write(m.Data)
+			return nil
+		})
+		if err != nil || !strings.Contains(got.String(), `"chat.completion`) {
+			t.Errorf("stream %v: %v %q", stream, err, got.String())
+		}
+	}
+	bad := ask("refuse this")
+	bad.Model = "openai/gpt-test"
+	if _, err := subjects.Call(ctx, asked.Client(), subjects.ClassInteractive, bad); subjects.KindOf(err) != subjects.KindAuth {
+		t.Errorf("the provider's error over a hop: %v", err)
+	}
+	gate.Shut()
+	end := make(chan error, 1)
+	go func() {
+		m := openAIMsg(subjects.ClassInteractive, "to-cancel", false)
+		_, err := asked.Client().Request(ctx, m)
+		end <- err
+	}()
+	if err := gate.WaitHeld(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := subjects.NewClient(host.Conn()).Cancel("to-cancel"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-end; subjects.KindOf(err) != subjects.KindCancelled {
+		t.Errorf("cancelled over a hop: %v", err)
+	}
+	if err := up.Wait(ctx, func(s fakeopenai.Snapshot) bool { return s.All.Aborted == 1 && s.All.InFlight == 0 }); err != nil {
+		t.Error(err)
+	}
+	gate.Open()
+	for _, node := range []*sluice.Node{asked, host} { // each has the whole log
+		rows := recentRows(ctx, t, node.Client())
+		for len(rows) < 6 {
+			if ctx.Err() != nil {
+				t.Fatalf("%d rows", len(rows))
+			}
+			rows = recentRows(ctx, t, node.Client())
+		}
+		var input, output int64
+		for _, row := range rows {
+			if row.Provider != "openai" || row.Process != subjects.UnknownProcess || strings.Contains(row.ID, "~") {
+				t.Errorf("row %+v", row)
+			}
+			if row.Outcome == "ok" {
+				input, output = input+row.InputTokens+row.CacheReadTokens, output+row.OutputTokens
+			}
+		}
+		if c := up.Counts(); len(rows) != 6 || input != c.PromptTokens || output != c.CompletionTokens {
+			t.Errorf("%d rows, %d in, %d out; the upstream reported %+v", len(rows), input, output, c)
+		}
+	}
+	if c := up.Counts(); c.Peak > 2 {
+		t.Errorf("%d at once, the hosting node's cap is 2", c.Peak)
+	}
+	if err := host.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,197 @@
+package routing
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-llm/sluice/config"
+	"github.com/sluice-llm/sluice/subjects"
+	"github.com/sluice-llm/sluice/wire"
+)
+
+func load(t testing.TB, env ...string) *config.Config {
+	t.Helper()
+	cfg, err := config.Load(config.Options{Environ: env})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// with makes a snapshot in which these providers, and no other, can serve.
+func with(ids ...string) Snapshot {
+	s := Snapshot{}
+	for _, id := range config.ProviderIDs {
+		s[id] = State{Reason: ReasonUnavailable, Detail: "no key"}
+	}
+	for _, id := range ids {
+		s[id] = State{Available: true, Has: ^wire.Need(0)}
+	}
+	return s
+}
+
+func chain(d *Decision) string {
+	var out []string
+	for _, c := range d.Chain {
+		out = append(out, c.Provider+"/"+c.Model)
+	}
+	return strings.Join(out, " > ")
+}
+
+func TestResolve(t *testing.T) {
+	weak := with("openai", "groq")
+	weak["openai"] = State{Available: true, Has: wire.NeedStreaming}
+	for _, c := range []struct {
+		name  string
+		env   []string
+		snap  Snapshot
+		job   Job
+		tier  string
+		chain string
+	}{
+		{"default tier", nil, with("groq"), Job{}, "standard", "groq/llama-3.3-70b-versatile"},
+		{"task", nil, with("groq"), Job{Task: "basic_classification"}, "fast", "groq/llama-3.1-8b-instant"},
+		{"tier wins over task", nil, with("groq"), Job{Task: "basic_classification", Tier: "premium"}, "premium", "groq/openai/gpt-oss-120b"},
+		{"model is a tier", nil, with("groq"), Job{Model: "fast"}, "fast", "groq/llama-3.1-8b-instant"},
+		{"auto", nil, with("groq"), Job{Model: "auto"}, "standard", "groq/llama-3.3-70b-versatile"},
+		{"forced tier", []string{"SEMANTIC_ANALYSIS_TIER=premium"}, with("groq"), Job{Tier: "fast"}, "premium", "groq/openai/gpt-oss-120b"},
+		{"budget", []string{"SEMANTIC_ANALYSIS_COST_MODE=budget"}, with("groq"), Job{Tier: "premium"}, "fast", "groq/llama-3.1-8b-instant"},
+		{"forced tier over budget", []string{"SEMANTIC_ANALYSIS_COST_MODE=budget", "SEMANTIC_ANALYSIS_TIER=standard"}, with("groq"), Job{}, "standard", "groq/llama-3.3-70b-versatile"},
+		{"priority", nil, with("groq", "copilot", "anthropic"), Job{}, "standard", "copilot/claude-sonnet-4.5 > groq/llama-3.3-70b-versatile > anthropic/claude-sonnet-4-5"},
+		{"provider first", nil, with("groq", "copilot"), Job{Provider: "groq"}, "standard", "groq/llama-3.3-70b-versatile > copilot/claude-sonnet-4.5"},
+		{"provider/model first", nil, with("groq", "copilot"), Job{Model: "groq/any/model"}, "standard", "groq/any/model > copilot/claude-sonnet-4.5"},
+		{"provider and model", nil, with("groq", "copilot"), Job{Provider: "groq", Model: "x"}, "standard", "groq/x > copilot/claude-sonnet-4.5"},
+		{"known model", nil, with("anthropic", "groq"), Job{Model: "claude-haiku-4-5"}, "standard", "anthropic/claude-haiku-4-5 > groq/llama-3.3-70b-versatile"},
+		{"known model, other spelling", nil, with("anthropic"), Job{Model: "claude-haiku-4-5-20251001"}, "standard", "anthropic/claude-haiku-4-5"},
+		{"exact", nil, with("groq", "copilot"), Job{Provider: "groq", Exact: true}, "standard", "groq/llama-3.3-70b-versatile"},
+		{"forced provider", []string{"SEMANTIC_ANALYSIS_PROVIDER=anthropic"}, with("groq", "anthropic"), Job{Provider: "groq"}, "standard", "anthropic/claude-sonnet-4-5"},
+		{"local last", nil, with("dmr", "groq"), Job{}, "standard", "groq/llama-3.3-70b-versatile > dmr/ai/llama3.2"},
+		{"local mode", []string{"SEMANTIC_ANALYSIS_MODE=local"}, with("dmr", "groq"), Job{Provider: "groq"}, "standard", "dmr/ai/llama3.2"},
+		{"mock mode", []string{"SEMANTIC_ANALYSIS_MODE=mock"}, with("mock", "groq"), Job{Model: "gpt-anything"}, "standard", "mock/gpt-anything"},
+		{"mock mode, tier", []string{"SEMANTIC_ANALYSIS_MODE=mock"}, with("mock", "groq"), Job{Tier: "fast"}, "fast", "mock/mock-fast"},
+		{"mock by name", nil, with("mock", "groq"), Job{Provider: "mock"}, "standard", "mock/mock-standard > groq/llama-3.3-70b-versatile"},
+		{"capability", nil, weak, Job{Provider: "openai", Needs: wire.NeedTools}, "standard", "groq/llama-3.3-70b-versatile"},
+		{"privacy", nil, with("groq", "dmr"), Job{Privacy: "local"}, "standard", "dmr/ai/llama3.2"},
+		{"paid only", nil, with("copilot", "groq"), Job{ForcePaid: true}, "standard", "groq/llama-3.3-70b-versatile"},
+		{"no model", nil, with("custom", "groq"), Job{Provider: "custom"}, "standard", "groq/llama-3.3-70b-versatile"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d, err := New(load(t, c.env...)).Resolve(c.snap, &c.job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Tier != c.tier || chain(d) != c.chain {
+				t.Errorf("tier %s, chain %s\nwant %s, %s\nskipped %+v", d.Tier, chain(d), c.tier, c.chain, d.Skipped)
+			}
+		})
+	}
+}
+
+func TestResolveRefuses(t *testing.T) {
+	for field, job := range map[string]Job{
+		"tier":     {Tier: "standrad"},
+		"provider": {Provider: "grok"},
+		"model":    {Model: "claude-hiaku-4-5"},
+		"slash":    {Model: "groq/"},
+	} {
+		_, err := New(load(t)).Resolve(with("groq"), &job)
+		if subjects.KindOf(err) != subjects.KindValidation {
+			t.Errorf("%s: %v", field, err)
+		}
+		if field != "slash" && !strings.Contains(fmt.Sprint(err), "did you mean") {
+			t.Errorf("%s: no remedy in %v", field, err)
+		}
+	}
+}
+
+func TestNoProvider(t *testing.T) {
+	r := New(load(t))
+	d, err := r.Resolve(with(), &Job{})
+	if err != nil || len(d.Chain) != 0 {
+		t.Fatal(d, err)
+	}
+	if e := NoProvider(d); e.Kind != subjects.KindNoProvider || len(e.Attempts) != len(d.Skipped) {
+		t.Errorf("%+v", e)
+	}
+	weak := with("groq")
+	weak["groq"] = State{Available: true}
+	d, _ = r.Resolve(weak, &Job{Needs: wire.NeedTools})
+	if e := NoProvider(d); e.Kind != subjects.KindCapabilityMissing || e.Status() != 422 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestResolveProperties: the same input gives the same decision; no provider is
+// both in the chain and skipped, or there twice; none of the chain is
+// unavailable or lacks a need.
+func TestResolveProperties(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	pick := func(s ...string) string { return s[rng.IntN(len(s))] }
+	var configs []*config.Config
+	for _, mode := range []string{"mock", "local", "public"} {
+		configs = append(configs, load(t, "SEMANTIC_ANALYSIS_MODE="+mode))
+	}
+	for range 3000 {
+		cfg := configs[rng.IntN(3)]
+		snap := Snapshot{}
+		for _, id := range config.ProviderIDs {
+			snap[id] = State{Available: rng.IntN(2) == 0, Reason: ReasonUnavailable, Has: wire.Need(rng.UintN(512))}
+		}
+		job := Job{
+			Task: pick("", "x", "basic_classification"), Tier: pick("", "fast", "premium"), Provider: pick(append(config.ProviderIDs, "", "", "")...),
+			Model: pick("", "auto", "groq/m", "claude-sonnet-4.5", "fast"), Privacy: pick("", "local"), Needs: wire.Need(rng.UintN(4)), ForcePaid: rng.IntN(4) == 0,
+		}
+		r := New(cfg)
+		a, err := r.Resolve(snap, &job)
+		b, errB := New(cfg).Resolve(snap, &job)
+		if !reflect.DeepEqual(a, b) || fmt.Sprint(err) != fmt.Sprint(errB) {
+			t.Fatalf("%+v gives two decisions", job)
+		}
+		if err != nil {
+			continue
+		}
+		var seen []string
+		for _, c := range a.Chain {
+			st := snap[c.Provider]
+			if !st.Available || job.Needs.Missing(st.Has) != 0 || c.Model == "" || job.Privacy == "local" && !Local(c.Provider) {
+				t.Fatalf("%+v: %s must not be in the chain", job, c.Provider)
+			}
+			seen = append(seen, c.Provider)
+		}
+		trail := 0
+		for i := range len(a.Chain) + 1 {
+			trail += len(a.SkippedAt(i))
+		}
+		for _, s := range a.Skipped {
+			seen = append(seen, s.Provider)
+		}
+		slices.Sort(seen)
+		if len(slices.Compact(slices.Clone(seen))) != len(seen) || trail != len(a.Skipped) {
+			t.Fatalf("%+v: a provider stands twice: %v", job, seen)
+		}
+	}
+}
+
+func TestClass(t *testing.T) {
+	cfg := load(t)
+	cfg.ProcessClasses = map[string]string{"wiki": "ingestion", "batch-*": "ingestion", "batch-now": "interactive"}
+	for process, want := range map[string]string{"wiki": "ingestion", "batch-7": "ingestion", "batch-now": "interactive", "other": "interactive", "": "interactive"} {
+		if got := Class(cfg, process); got != want {
+			t.Errorf("%q is %s, want %s", process, got, want)
+		}
+	}
+}
+
+func BenchmarkResolve(b *testing.B) {
+	r, snap, job := New(load(b)), with(config.ProviderIDs...), &Job{Task: "semantic_code_analysis"}
+	b.ReportAllocs()
+	for b.Loop() {
+		if d, err := r.Resolve(snap, job); err != nil || len(d.Chain) < 9 {
+			b.Fatal(d, err)
+		}
+	}
+}
