@@ -117,7 +117,8 @@ type Chat struct {
 	Left []string
 }
 
-// Response is a provider's whole answer.
+// Response is a provider's whole answer. Not safe for concurrent use: Decode and
+// EncodeResponse fill its hub form.
 type Response struct {
 	// Wire is the dialect of Raw; Raw is nil when the provider has no wire (mock).
 	Wire Name
