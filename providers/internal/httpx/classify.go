@@ -176,7 +176,11 @@ func (f *failure) error(r *Request) *subjects.Error {
 	if kind == subjects.KindProviderUnavailable && f.modelMissing() {
 		return f.noModel(r)
 	}
-	return subjects.Errorf(kind, "%s", f.text(r, kind))
+	e := subjects.Errorf(kind, "%s", f.text(r, kind))
+	if kind == subjects.KindValidation && (f.says(lengthWords) || f.reads(lengthTexts)) {
+		e.Code = subjects.CodeContextLength
+	}
+	return e
 }
 
 func (f *failure) kind() subjects.Kind {

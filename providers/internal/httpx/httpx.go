@@ -120,6 +120,9 @@ type Reply struct {
 // Do sends the request and reads the whole answer. Any other status than 2xx
 // is an error, and so is a JSON answer that is an error inside.
 func (c *Client) Do(ctx context.Context, r *Request) (*Reply, error) {
+	if ctx.Err() != nil { // the transport may still take it
+		return nil, ended(ctx)
+	}
 	resp, err := c.send(ctx, r, c.whole)
 	if err != nil {
 		return nil, err

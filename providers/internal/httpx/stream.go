@@ -44,6 +44,9 @@ type StreamReply struct {
 // idle bounds the silence once the first byte has come (comments count as a
 // sign of life); the time until then is the context's business. 0 = no bound.
 func (c *Client) Stream(ctx context.Context, r *Request, idle time.Duration, each func(data []byte) error) (*StreamReply, error) {
+	if ctx.Err() != nil {
+		return &StreamReply{}, ended(ctx)
+	}
 	// The body is drained after the caller's context may have ended, so that
 	// context reaches the exchange by hand.
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
