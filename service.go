@@ -137,7 +137,7 @@ func (s *service) query(q actors.Query) func(micro.Request) {
 		go func() {
 			reply := s.replyTo(inbox)
 			if err := reply(s.engine.Answer(s.base, q, body)); err != nil {
-				_ = reply(subjects.AsError(err).Msg())
+				_ = reply(subjects.Errorf(subjects.KindValidation, "the answer does not fit in one message of this NATS server (max_payload); ask for fewer rows").Msg())
 			}
 		}()
 	}

@@ -320,7 +320,7 @@ func (n *Node) startService(context.Context) error {
 
 func (n *Node) startEdge(context.Context) error {
 	n.edge = edge.New(n.Client(), edge.Options{
-		Logger: n.log, Version: Version,
+		Logger: n.log, Version: Version, Token: n.o.getenv("SLUICE_HTTP_TOKEN"),
 		ProcessClass: func(p string) string { return routing.Class(n.cfg, p) },
 	})
 	if n.o.http == "" {

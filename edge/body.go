@@ -150,7 +150,7 @@ func checkType(contentType string) *subjects.Error {
 		return nil
 	}
 	t := strings.ToLower(contentType)
-	if strings.HasPrefix(t, "multipart/") || strings.HasPrefix(t, "application/x-www-form-urlencoded") {
+	if strings.HasPrefix(t, "multipart/") { // curl -d says urlencoded, whatever it sends
 		return refusal(http.StatusUnsupportedMediaType,
 			"content-type: %q is a form; send JSON with Content-Type: application/json", clip(contentType))
 	}
@@ -187,10 +187,12 @@ func (x *exchange) tooLarge(size int64) *subjects.Error {
 	x.closeAfter()
 	const way = "shorten the prompt or send images by URL"
 	limit := x.s.o.MaxBody
+	e := subjects.Errorf(subjects.KindValidation, "request: %d bytes, above the %d bytes of body that are allowed here; %s", size, limit, way)
 	if size < 0 {
-		return subjects.Errorf(subjects.KindValidation, "request: more than the %d bytes of body that are allowed here; %s", limit, way)
+		e = subjects.Errorf(subjects.KindValidation, "request: more than the %d bytes of body that are allowed here; %s", limit, way)
 	}
-	return subjects.Errorf(subjects.KindValidation, "request: %d bytes, above the %d bytes of body that are allowed here; %s", size, limit, way)
+	e.Code = subjects.CodeTooLarge
+	return e
 }
 
 // closeAfter ends the connection after the answer: what is left of the body is

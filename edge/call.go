@@ -58,8 +58,8 @@ func (x *exchange) complete(w wire.Name) {
 	x.send(http.StatusOK, typeJSON, data)
 }
 
-// message makes the NATS request. The call id goes with it always: the edge
-// needs one to cancel the call by, and to find it in the log.
+// message makes the NATS request. A call without an id gets one from the node,
+// which need not remember an id that nobody can send again.
 func (x *exchange) message(w wire.Name, p *peeked, body []byte) (*subjects.Msg, *subjects.Error) {
 	in := x.r.Header
 	out := make(subjects.Header, len(requestHeaders)+1)
@@ -79,11 +79,7 @@ func (x *exchange) message(w wire.Name, p *peeked, body []byte) (*subjects.Msg, 
 		set(h.nats, v[0])
 	}
 	id := out.Get(subjects.HeaderCallID)
-	switch {
-	case id == "" && p.callID == "":
-		id = subjects.NewCallID()
-		set(subjects.HeaderCallID, id)
-	case id == "":
+	if id == "" && p.callID != "" {
 		id = p.callID
 		set(subjects.HeaderCallID, id)
 	}
@@ -163,7 +159,9 @@ func (x *exchange) replyHeaders(h subjects.Header) {
 	if v := h.Get(subjects.HeaderCallID); v != "" {
 		id = v
 	}
-	x.setCallID(id)
+	if id != "" {
+		x.setCallID(id)
+	}
 	cached := h.Get(subjects.HeaderCached)
 	if cached == "" {
 		cached = "false"

@@ -54,12 +54,31 @@ func TestReplyHeaders(t *testing.T) {
 	}
 }
 
-func TestCallIDIsMadeWhenMissing(t *testing.T) {
-	f := replying(chatReply, nil)
+// TestCallIDIsTheNodes: a call without an id gets the node's, which the reply has.
+func TestCallIDIsTheNodes(t *testing.T) {
+	f := replying(chatReply, subjects.Header{subjects.HeaderCallID: {"made-by-node"}})
 	a := start(t, f, edge.Options{}).post(t, "/v1/chat/completions", chatBody)
-	id := f.last(t).Header.Get("Llm-Call-Id")
-	if id == "" || a.header.Get("X-LLM-Call-Id") != id || a.header.Get("X-Request-Id") != id || a.header.Get("X-LLM-Cached") != "false" {
-		t.Errorf("sent %q, answered %v", id, a.header)
+	if sent := f.last(t).Header.Get("Llm-Call-Id"); sent != "" || a.header.Get("X-LLM-Call-Id") != "made-by-node" || a.header.Get("X-Request-Id") != "made-by-node" || a.header.Get("X-LLM-Cached") != "false" {
+		t.Errorf("sent %q, answered %v", sent, a.header)
+	}
+}
+
+// TestToken: with a token every request needs it, under any host name.
+func TestToken(t *testing.T) {
+	r := start(t, replying(chatReply, nil), edge.Options{Token: "open-sesame"})
+	for _, tt := range []struct {
+		headers []string
+		status  int
+	}{
+		{nil, 401},
+		{[]string{"Authorization", "Bearer open"}, 401},
+		{[]string{"Authorization", "open-sesame"}, 401},
+		{[]string{"Authorization", "Bearer open-sesame"}, 200},
+		{[]string{"X-Api-Key", "open-sesame", "Host", "sluice.example"}, 200},
+	} {
+		if a := r.post(t, "/v1/chat/completions", chatBody, tt.headers...); a.status != tt.status || strings.Contains(a.body, "sesame") {
+			t.Errorf("%v: %d %s", tt.headers, a.status, a.body)
+		}
 	}
 }
 

@@ -49,6 +49,10 @@ type Options struct {
 	// "name:port". Loopback names, the address that was connected to, and the
 	// names containers have for their host are always allowed.
 	AllowedHosts []string
+	// Token, when set, is what every request must carry as its API key
+	// (Authorization: Bearer, or x-api-key). The names in Host are then not
+	// checked: a page that does not know the token can do nothing.
+	Token string
 	// ProcessClass gives the workload class of a process on POST /api/complete
 	// where X-LLM-Class is not set. Nil, and any answer that is no class, means
 	// interactive.

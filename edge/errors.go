@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,7 +36,7 @@ func formOf(path string) form {
 // refusal is an error of the edge's own: HTTP manners, not a call.
 func refusal(status int, format string, args ...any) *subjects.Error {
 	kind := subjects.KindValidation
-	if status == http.StatusForbidden {
+	if status == http.StatusForbidden || status == http.StatusUnauthorized {
 		kind = subjects.KindAuth
 	}
 	e := subjects.Errorf(kind, format, args...)
@@ -173,7 +172,10 @@ func openAIType(e *subjects.Error) (typ, code string) {
 	code = strings.ToLower(string(e.Kind))
 	switch e.Kind {
 	case subjects.KindValidation:
-		return invalid, validationCode(e.Message)
+		if e.Code != "" {
+			return invalid, e.Code
+		}
+		return invalid, "invalid_request"
 	case subjects.KindContentPolicy:
 		return invalid, "content_policy_violation"
 	case subjects.KindCapabilityMissing:
@@ -191,28 +193,6 @@ func openAIType(e *subjects.Error) (typ, code string) {
 		return "rate_limit_exceeded", "rate_limit_exceeded"
 	}
 	return "server_error", code
-}
-
-// How the two bad requests that programs tell apart are worded: by the
-// providers, in messages that are passed on, and by Sluice.
-var (
-	contextWords = []string{
-		"context_length", "context length", "context window", "context size", "maximum context",
-		"prompt is too long", "input token count",
-	}
-	sizeWords = []string{"max_payload", "bytes of body"}
-)
-
-func validationCode(message string) string {
-	m := strings.ToLower(message)
-	says := func(words string) bool { return strings.Contains(m, words) }
-	switch {
-	case slices.ContainsFunc(sizeWords, says):
-		return "request_too_large"
-	case slices.ContainsFunc(contextWords, says):
-		return "context_length_exceeded"
-	}
-	return "invalid_request"
 }
 
 type anthropicError struct {

@@ -42,7 +42,7 @@ func errorCases() []errorCase {
 	k := callError
 	return []errorCase{
 		{name: "validation", err: k(subjects.KindValidation, "temperature: 9 is above 2"), status: 400, typ: "invalid_request_error", code: "invalid_request", kind: "VALIDATION_ERROR", retry: never},
-		{name: "context", err: k(subjects.KindValidation, "the prompt is above the model's context length"), status: 400, typ: "invalid_request_error", code: "context_length_exceeded", kind: "VALIDATION_ERROR", retry: never},
+		{name: "context", err: &subjects.Error{Kind: subjects.KindValidation, Code: subjects.CodeContextLength, Message: "the prompt is too long for the model", Provider: "groq", CallID: "call-1", Attempts: []subjects.Attempt{{Provider: "groq", Outcome: "VALIDATION_ERROR", Ms: 5}}}, status: 400, typ: "invalid_request_error", code: "context_length_exceeded", kind: "VALIDATION_ERROR", retry: never},
 		{name: "payload", err: subjects.TooLarge(9<<20, 8<<20), status: 400, typ: "invalid_request_error", code: "request_too_large", kind: "VALIDATION_ERROR", retry: never, ownCallID: true},
 		{name: "policy", err: k(subjects.KindContentPolicy, "refused"), status: 400, typ: "invalid_request_error", code: "content_policy_violation", kind: "CONTENT_POLICY", retry: never},
 		{name: "auth", err: k(subjects.KindAuth, "key refused"), status: 401, typ: "authentication_error", code: "auth_error", kind: "AUTH_ERROR", retry: never},

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"crypto/subtle"
 	"net"
 	"net/http"
 	"net/netip"
@@ -28,6 +29,9 @@ func hostSet(hosts []string) map[string]bool {
 // name that is not this server's (DNS rebinding), or from another site's page.
 // There is no CORS: no page of another origin is ever told that it may read.
 func (s *Server) guard(r *http.Request) *subjects.Error {
+	if s.o.Token != "" {
+		return s.checkToken(r)
+	}
 	// HTTP/1.0 may come without a Host; no browser does.
 	if r.Host != "" && !s.hostAllowed(r, r.Host) {
 		return refusal(http.StatusForbidden,
@@ -45,6 +49,18 @@ func (s *Server) guard(r *http.Request) *subjects.Error {
 		}
 	}
 	return nil
+}
+
+// checkToken compares in a time that tells nothing of the token.
+func (s *Server) checkToken(r *http.Request) *subjects.Error {
+	key := r.Header.Get("X-Api-Key")
+	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		key = bearer
+	}
+	if subtle.ConstantTimeCompare([]byte(key), []byte(s.o.Token)) == 1 {
+		return nil
+	}
+	return refusal(http.StatusUnauthorized, "api key: this server takes only callers that know its token; send it as the API key (Authorization: Bearer <token>)")
 }
 
 func (s *Server) hostAllowed(r *http.Request, host string) bool {

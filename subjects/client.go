@@ -45,9 +45,11 @@ func (c *Client) prepare(m *Msg, inbox string) (*nats.Msg, string, error) {
 
 // TooLarge is the error for a message above the NATS limit, both in bytes.
 func TooLarge(size, limit int64) *Error {
-	return Errorf(KindValidation,
+	e := Errorf(KindValidation,
 		"request: %d bytes with its headers, above this server's max_payload of %d; shorten the prompt, send images by URL, or raise max_payload in nats.conf (64MB at most)",
 		size, limit)
+	e.Code = CodeTooLarge
+	return e
 }
 
 // Request implements Transport. For subjects other than calls no call id is needed,
@@ -59,6 +61,9 @@ func (c *Client) Request(ctx context.Context, m *Msg) (*Msg, error) {
 	}
 	in, err := c.nc.RequestMsgWithContext(ctx, out)
 	if err != nil {
+		if ctx.Err() != nil {
+			c.cancel(id)
+		}
 		return nil, c.failed(ctx, m.Subject, id, err)
 	}
 	reply := &Msg{Subject: in.Subject, Header: Header(in.Header), Data: in.Data}
@@ -113,12 +118,10 @@ func (c *Client) Stream(ctx context.Context, m *Msg, yield func(*Msg) error) (er
 	}
 }
 
-// failed turns a NATS error into the contract's, and cancels the call when the
-// caller has left.
+// failed turns a NATS error into the contract's.
 func (c *Client) failed(ctx context.Context, subject, id string, err error) *Error {
 	switch {
 	case ctx.Err() != nil:
-		c.cancel(id)
 		e := AsError(ctx.Err())
 		e.CallID = id
 		return e

@@ -62,6 +62,14 @@ func Kinds() []Kind {
 	}
 }
 
+// Codes of errors that one kind does not tell apart.
+const (
+	// CodeContextLength: the prompt is longer than the model can take.
+	CodeContextLength = "context_length_exceeded"
+	// CodeTooLarge: the request has more bytes than Sluice carries.
+	CodeTooLarge = "request_too_large"
+)
+
 // Known reports whether k is a kind of the contract.
 func (k Kind) Known() bool { _, ok := kinds[k]; return ok }
 
@@ -98,6 +106,9 @@ type Error struct {
 	Attempts []Attempt
 	// RateLimit holds the provider's own rate-limit headers, lower-case names.
 	RateLimit map[string]string
+	// Code tells apart errors of one kind that programs treat differently: one of
+	// the Code constants, or "".
+	Code string
 	// HTTPStatus, when not 0, overrides the kind's status (429 for a
 	// NO_PROVIDER whose candidates all wait for a limit).
 	HTTPStatus int
@@ -189,6 +200,7 @@ type errorBody struct {
 	CallID       string            `json:"callId,omitempty"`
 	Attempts     []Attempt         `json:"attempts,omitempty"`
 	RateLimit    map[string]string `json:"rateLimit,omitempty"`
+	Code         string            `json:"code,omitempty"`
 	Status       int               `json:"status,omitempty"`
 }
 
@@ -199,7 +211,7 @@ func (e *Error) MarshalJSON() ([]byte, error) {
 	}{errorBody{
 		Kind: e.Kind, Message: e.Message, Provider: e.Provider,
 		RetryAfterMs: e.RetryAfter.Milliseconds(), CallID: e.CallID,
-		Attempts: e.Attempts, RateLimit: e.RateLimit, Status: e.HTTPStatus,
+		Attempts: e.Attempts, RateLimit: e.RateLimit, Code: e.Code, Status: e.HTTPStatus,
 	}})
 }
 
@@ -215,7 +227,7 @@ func (e *Error) UnmarshalJSON(b []byte) error {
 	*e = Error{
 		Kind: in.Kind, Message: in.Message, Provider: in.Provider,
 		RetryAfter: time.Duration(in.RetryAfterMs) * time.Millisecond, CallID: in.CallID,
-		Attempts: in.Attempts, RateLimit: in.RateLimit, HTTPStatus: in.Status,
+		Attempts: in.Attempts, RateLimit: in.RateLimit, Code: in.Code, HTTPStatus: in.Status,
 	}
 	return nil
 }
