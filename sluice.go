@@ -292,8 +292,10 @@ func (n *Node) startEngine(context.Context) error {
 	}
 	n.events = newEvents(n.conn, n.log)
 	n.onClose(n.events.stop)
+	all := registry.New(n.cfg, registry.Options{Version: Version})
+	n.onClose(func() { registry.Close(all) })
 	o := actors.Options{
-		Config: n.cfg, Providers: registry.New(n.cfg, registry.Options{Version: Version}), JS: js, Store: n.store, Log: n.log,
+		Config: n.cfg, Providers: all, JS: js, Store: n.store, Log: n.log,
 		Emit: n.events.emit, Version: Version, Hop: subjects.NewClient(n.conn),
 		FreeSpace: func() (uint64, bool) { return persistence.FreeBytes(n.o.data) },
 	}

@@ -433,7 +433,7 @@ func (c *call) conclude(resp *wire.Response, err error) error {
 	if resp == nil {
 		resp = &wire.Response{}
 	}
-	if err == nil {
+	if err == nil && resp.Wire != c.req.Wire {
 		err = wire.Decode(resp)
 	}
 	res := c.result(resp, err)

@@ -15,6 +15,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/sluice-llm/sluice/providers/internal/h1"
 )
 
 const (
@@ -27,6 +29,7 @@ const (
 
 	dialTimeout = 10 * time.Second
 	idleConns   = 512
+	idleTime    = 90 * time.Second
 )
 
 // Options are what a provider sets, and what a test or an embedder may put in
@@ -74,18 +77,18 @@ func New(o Options) *Client {
 	return c
 }
 
-func transport() *http.Transport {
+func transport() *h1.Transport {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
-	return &http.Transport{
+	return &h1.Transport{MaxIdle: idleConns, IdleTimeout: idleTime, DialTimeout: dialTimeout, Fallback: &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         dialer.DialContext,
 		ForceAttemptHTTP2:   true,
 		MaxIdleConnsPerHost: idleConns,
-		IdleConnTimeout:     90 * time.Second,
+		IdleConnTimeout:     idleTime,
 		TLSHandshakeTimeout: dialTimeout,
 		// A connection that died in silence is noticed while a stream waits on it.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
-	}
+	}}
 }
 
 // CloseIdle closes the connections that nobody uses.

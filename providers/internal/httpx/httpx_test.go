@@ -19,6 +19,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/sluice-llm/sluice/providers/internal/h1"
 	"github.com/sluice-llm/sluice/subjects"
 )
 
@@ -135,7 +136,7 @@ func TestHTTP2(t *testing.T) {
 	s.StartTLS()
 	defer s.Close()
 	tr := transport()
-	tr.TLSClientConfig = s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	tr.Fallback.TLSClientConfig = s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 	c := New(Options{Transport: tr})
 	defer c.CloseIdle()
 	proto := ""
@@ -387,7 +388,7 @@ func TestStreamsShareAConnection(t *testing.T) {
 
 // watched says when the body of an answer was closed.
 type watched struct {
-	*http.Transport
+	*h1.Transport
 	back chan struct{}
 }
 
