@@ -119,24 +119,33 @@ func inOrder(batch []Entry) []Entry {
 	return slices.SortedStableFunc(slices.Values(batch), bySeq)
 }
 
-// cursor is the stored Cursor. gen is 1 for the first stream ever seen.
+// cursor is the stored Cursor. gen is 1 for the first stream ever seen; rows and
+// dead count what the database holds, so that a loss shows where no sum tells it.
 type cursor struct {
-	gen    uint32
-	seq    uint64
-	stream string
+	gen        uint32
+	seq        uint64
+	rows, dead uint64
+	stream     string
 }
+
+const cursorLen = 29 // before the stream
 
 func (c cursor) encode() []byte {
 	b := binary.BigEndian.AppendUint32([]byte{version}, c.gen)
-	b = binary.BigEndian.AppendUint64(b, c.seq)
+	for _, v := range [...]uint64{c.seq, c.rows, c.dead} {
+		b = binary.BigEndian.AppendUint64(b, v)
+	}
 	return append(b, c.stream...)
 }
 
 func (c *cursor) decode(b []byte) error {
-	if len(b) < 13 || b[0] != version {
+	if len(b) < cursorLen || b[0] != version {
 		return fmt.Errorf("a cursor of %d bytes: %w", len(b), errFormat)
 	}
-	*c = cursor{binary.BigEndian.Uint32(b[1:]), binary.BigEndian.Uint64(b[5:]), string(b[13:])}
+	*c = cursor{
+		gen: binary.BigEndian.Uint32(b[1:]), seq: binary.BigEndian.Uint64(b[5:]),
+		rows: binary.BigEndian.Uint64(b[13:]), dead: binary.BigEndian.Uint64(b[21:]), stream: string(b[cursorLen:]),
+	}
 	return nil
 }
 
@@ -190,7 +199,7 @@ func (w *writer) begin() (err error) {
 	w.dirty, w.part, w.count, w.bytes = false, Applied{}, 0, 0
 	w.deltas = make(map[string]*counters)
 	if w.cur, err = readCursor(w.txn); err == nil && w.cur.stream != w.stream {
-		w.cur = cursor{gen: w.cur.gen + 1, stream: w.stream}
+		w.cur.gen, w.cur.seq, w.cur.stream = w.cur.gen+1, 0, w.stream
 	}
 	return err
 }
@@ -278,6 +287,7 @@ func (w *writer) putRow(m *measured) error {
 		d.add(&m.counts)
 	}
 	w.part.Rows++
+	w.cur.rows++
 	return nil
 }
 
@@ -290,6 +300,7 @@ func (w *writer) putDead(e *Entry, reason error) error {
 		return err
 	}
 	w.part.Malformed++
+	w.cur.dead++
 	return w.put(deadKey(w.cur.gen, e.Seq), value)
 }
 

@@ -74,7 +74,8 @@ func (s *Store) initialise(tables uint64) error {
 //
 // Within one log a loss is always its end. But up to three logs may exist, and a
 // power cut, or damage, can take the end of an older one and leave a newer one:
-// then rows are missing whose sums are there.
+// then rows are missing that the cursor counts. A compaction that comes before
+// this look drops versions, too, so what is found is only a doubt.
 func unbroken(txn *badger.Txn, tables uint64) bool {
 	it := txn.NewKeyIterator([]byte(cursorKey), badger.IteratorOptions{})
 	defer it.Close()

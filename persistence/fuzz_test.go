@@ -97,7 +97,7 @@ func FuzzRecord(f *testing.F) {
 func FuzzValues(f *testing.F) {
 	f.Add(packRow([]byte(strings.Repeat("x", 40))))
 	f.Add((&counters{1, 2, 3}).encode())
-	f.Add(cursor{1, 2, "A"}.encode())
+	f.Add(cursor{1, 2, 3, 4, "A"}.encode())
 	f.Add(rowRef{1, 2, 3}.append([]byte{version}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if row, err := unpackRow(b); err == nil && len(row) > maxRecord {

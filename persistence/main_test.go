@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"bufio"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"os/exec"
@@ -42,7 +43,7 @@ func writeForever(dir string) error {
 		}
 		n := uint64(1 + r.IntN(20))
 		if r.IntN(3) == 0 {
-			n = 200 // two transactions
+			n = 60 // two transactions
 		}
 		batch := make([]Entry, n)
 		for i := range batch {
@@ -58,12 +59,8 @@ func writeForever(dir string) error {
 // fatRecord is a record that does not pack, so that tables fill soon.
 func fatRecord(seq uint64) []byte {
 	rec, r := record(seq), newRand(seq)
-	var noise strings.Builder
-	for range 60 {
-		fmt.Fprintf(&noise, "%016x", r.Uint64())
-	}
 	return fmt.Appendf(nil, `{"id":"%016x","timestamp":%q,"provider":%q,"process":%q,"model":%q,"input_tokens":%d,"total_tokens":%d,"outcome":"ok","prompt_preview":%q}`,
-		r.Uint64(), rec.Timestamp.Format(subjects.TimeFormat), rec.Provider, rec.Process, rec.Model, rec.InputTokens, rec.TotalTokens, noise.String())
+		r.Uint64(), rec.Timestamp.Format(subjects.TimeFormat), rec.Provider, rec.Process, rec.Model, rec.InputTokens, rec.TotalTokens, base64.StdEncoding.EncodeToString(noise(3000, seq)))
 }
 
 // killed runs a writer in dir and kills it when enough says so, which is asked

@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -186,11 +187,11 @@ var damages = map[string]func(b []byte, seed uint64) []byte{
 }
 
 func noise(n int, seed uint64) []byte {
-	b, r := make([]byte, n), newRand(seed)
-	for i := range b {
-		b[i] = byte(r.Uint64())
+	b, r := make([]byte, 0, n+8), newRand(seed)
+	for len(b) < n {
+		b = binary.LittleEndian.AppendUint64(b, r.Uint64())
 	}
-	return b
+	return b[:n]
 }
 
 // A damaged folder is refused as Corrupt or opens in an older whole state that

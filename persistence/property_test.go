@@ -28,12 +28,12 @@ var errAbort = errors.New("aborted")
 // before the commit and after it; restarts; streams made anew or restored. In the
 // end everything published is counted once, and each step leaves a whole database.
 func TestProperty(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := &world{t: t, r: newRand(seed), dir: t.TempDir(), stream: "0", must: map[uint64]*subjects.UsageRecord{}}
 			w.open()
-			for step := range 150 {
-				w.publish(w.r.IntN(30))
+			for step := range 120 {
+				w.publish(w.r.IntN(20))
 				switch w.r.IntN(25) {
 				case 0:
 					w.restart()
@@ -42,7 +42,7 @@ func TestProperty(t *testing.T) {
 				default:
 					w.read()
 				}
-				if step%10 == 0 {
+				if step%20 == 0 {
 					mustVerify(t, w.s)
 				}
 			}

@@ -11,9 +11,9 @@ import (
 // maxDifferences is how many differences Verify tells.
 const maxDifferences = 10
 
-// Verify counts everything again: every row is read, indexed by its id exactly
-// once, not after the cursor, and every rollup is the sum of its rows. It returns
-// the first differences, or nil. It takes about 10 µs a row and memory for one
+// Verify counts everything again: every row is read, is indexed by its id exactly
+// once and not after the cursor, there are as many as were applied, and every
+// rollup is the sum of its rows. It returns the first differences, or nil. It takes about 10 µs a row and memory for one
 // hour; Apply may go on meanwhile.
 func (s *Store) Verify() error {
 	v := &verifier{}
@@ -59,14 +59,17 @@ func (v *verifier) run(txn *badger.Txn) (err error) {
 	for _, a := range v.audits {
 		a.finish()
 	}
-	if ids := v.countKeys(idPrefix); ids != rows {
-		v.differ("%d rows and %d ids", rows, ids)
+	if ids := v.countKeys(idPrefix); ids != rows || rows != v.cur.rows {
+		v.differ("%d rows and %d ids, and there should be %d", rows, ids, v.cur.rows)
+	}
+	if dead := v.countKeys(deadPrefix); dead != v.cur.dead {
+		v.differ("%d records were put aside, and there should be %d", dead, v.cur.dead)
 	}
 	return nil
 }
 
 // rows reads every row by time.
-func (v *verifier) rows() (n int, err error) {
+func (v *verifier) rows() (n uint64, err error) {
 	it := v.txn.NewIterator(badger.IteratorOptions{Prefix: []byte(rowPrefix)})
 	defer it.Close()
 	for it.Rewind(); it.Valid(); it.Next() {
@@ -125,7 +128,7 @@ func (v *verifier) indexed(id string, ref rowRef) error {
 	return err
 }
 
-func (v *verifier) countKeys(prefix string) (n int) {
+func (v *verifier) countKeys(prefix string) (n uint64) {
 	it := v.txn.NewIterator(badger.IteratorOptions{Prefix: []byte(prefix)})
 	defer it.Close()
 	for it.Rewind(); it.Valid(); it.Next() {
