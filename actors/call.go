@@ -416,11 +416,11 @@ func (c *call) emit(data []byte) error {
 }
 
 func (c *call) replyHeader() subjects.Header {
-	h := subjects.Header{}
-	h.Set(subjects.HeaderCallID, c.id)
-	h.Set(subjects.HeaderProvider, c.lastCand.Provider)
-	h.Set(subjects.HeaderModel, c.lastCand.Model)
-	h.Set(subjects.HeaderCached, "false")
+	v := [...]string{c.id, c.lastCand.Provider, c.lastCand.Model, "false"}
+	h := subjects.Header{
+		subjects.HeaderCallID: v[0:1:1], subjects.HeaderProvider: v[1:2:2],
+		subjects.HeaderModel: v[2:3:3], subjects.HeaderCached: v[3:4:4],
+	}
 	if c.lastResp != nil && len(c.lastResp.Warnings) > 0 {
 		h.Set(subjects.HeaderWarnings, strings.Join(c.lastResp.Warnings, ", "))
 	}

@@ -2,7 +2,6 @@ package actors
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync/atomic"
@@ -64,14 +63,10 @@ func (u *usageLog) write(rec *subjects.UsageRecord) *pendingRecord {
 }
 
 func (u *usageLog) publish(rec *subjects.UsageRecord) (jetstream.PubAckFuture, error) {
-	data, err := json.Marshal(rec)
-	if err != nil {
-		return nil, err
-	}
 	return u.js.PublishMsgAsync(&nats.Msg{
 		Subject: subjects.UsageSubject(rec.Provider, rec.Process),
 		Header:  nats.Header{jetstream.MsgIDHeader: []string{subjects.UsageMsgID(rec.ID)}},
-		Data:    data,
+		Data:    rec.AppendJSON(make([]byte, 0, 1024)),
 	})
 }
 
