@@ -177,6 +177,9 @@ func startModel(t *testing.T, in install, key string) string {
 		"--threads", "2", "--threads-batch", "2", "--device", "none",
 		"--predict", fmt.Sprint(answerTokens), "--temp", "0",
 		"--jinja", "--chat-template-file", "testdata/chat-template.jinja")
+	// Threads that spin while they wait for each other starve a machine of two
+	// cores on which other programs run too.
+	cmd.Env = append(os.Environ(), "OMP_WAIT_POLICY=passive")
 	p := start(t, "llama-server", cmd)
 	p.answers(t, "http://"+addr+"/health")
 	return "http://" + addr
