@@ -129,10 +129,14 @@ func BenchmarkFootprint(b *testing.B) {
 			b.Fatal(err)
 		}
 		idle, peak, jsonBytes := heap()-before, uint64(0), 0
+		r := newRand(1)
 		for seq := uint64(1); seq <= n; seq += 256 {
-			batch := entries(b, seq, seq+255)
-			for _, e := range batch {
-				jsonBytes += len(e.Data)
+			batch := make([]Entry, 256)
+			for i := range batch {
+				rec := record(seq + uint64(i))
+				rec.ID, rec.Timestamp.Time = fmt.Sprintf("%016x%016x", r.Uint64(), r.Uint64()), noon.Add(time.Duration(seq)*time.Second/10)
+				batch[i] = entryOf(b, seq+uint64(i), rec)
+				jsonBytes += len(batch[i].Data)
 			}
 			if _, err := s.Apply("A", batch); err != nil {
 				b.Fatal(err)

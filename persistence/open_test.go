@@ -201,7 +201,7 @@ func TestDamage(t *testing.T) {
 	whole := openTest(t, copyDir(t, dir))
 	want := allTotals(t, whole)
 	files := slices.Concat(glob(t, dir, "*.sst")[:1], glob(t, dir, "*.mem"), glob(t, dir, "*.vlog")[:1])
-	for _, name := range []string{badger.ManifestFilename, badger.KeyRegistryFileName, discardFile, "LOCK"} {
+	for _, name := range []string{badger.ManifestFilename, badger.KeyRegistryFileName, discardFile} {
 		files = append(files, filepath.Join(dir, name))
 	}
 	outcomes := map[string]int{}

@@ -45,7 +45,7 @@ func (s *Store) Recent(limit int) ([]json.RawMessage, error) {
 
 // Get returns the row of a call id as it was received; false when there is none.
 func (s *Store) Get(id string) (row json.RawMessage, found bool, err error) {
-	if id == "" || len(id) > subjects.MaxCallID {
+	if id == "" || len(id) > subjects.MaxRecordID {
 		return nil, false, nil
 	}
 	err = s.view(func(txn *badger.Txn) error {

@@ -34,7 +34,7 @@ func (m *measured) minute() int64 { return int64(m.ms / 60_000) }
 
 // measure reads one record. A record that says nothing certain is refused:
 // broken JSON, a wrong type, a number out of an int64, more than 64 KiB, an id
-// that is missing or longer than subjects.MaxCallID. All else counts, clamped:
+// that is missing or longer than subjects.MaxRecordID. All else counts, clamped:
 // a negative number as 0, a time before 1970 as 1970, an empty name as
 // "unknown", a name above subjects.MaxName cut there, bytes that are not UTF-8
 // replaced by U+FFFD (in the row, too, so that it is JSON).
@@ -47,13 +47,13 @@ func measure(data []byte, r *subjects.UsageRecord) (*measured, error) {
 		return nil, fmt.Errorf("the record has %d bytes, more than %d", len(data), maxRecord)
 	}
 	if r == nil {
-		r = &subjects.UsageRecord{}
-		if err := json.Unmarshal(data, r); err != nil {
+		var err error
+		if r, err = decode(data); err != nil {
 			return nil, fmt.Errorf("the record is not readable: %w", err)
 		}
 	}
-	if n := len(r.ID); n == 0 || n > subjects.MaxCallID {
-		return nil, fmt.Errorf("the record's id has %d bytes, not 1 to %d", n, subjects.MaxCallID)
+	if n := len(r.ID); n == 0 || n > subjects.MaxRecordID {
+		return nil, fmt.Errorf("the record's id has %d bytes, not 1 to %d", n, subjects.MaxRecordID)
 	}
 	return &measured{
 		id:     r.ID,

@@ -160,17 +160,16 @@ func TestStreamIdentityBounds(t *testing.T) {
 func TestSplitTransactions(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	const n = 100_000
-	form := string(entryOf(t, 1, record(1)).Data[len(`{"id":"call-00000001"`):])
 	batch := make([]Entry, n)
 	for i := range batch {
-		batch[i] = Entry{Seq: uint64(i + 1), Data: fmt.Appendf(nil, `{"id":"%d"%s`, i, form)}
+		batch[i] = Entry{Seq: uint64(i + 1), Data: fmt.Appendf(nil, `{"id":"%d","timestamp":"2026-03-14T%02d:00:00Z"}`, i, i%12)}
 	}
 	parts := 0
 	stop := errors.New("stop")
 	s.failpoint = func(committed bool) error {
 		if committed {
 			parts++
-		} else if parts == 40 {
+		} else if parts == 10 {
 			return stop
 		}
 		return nil
@@ -199,7 +198,7 @@ func TestLargeRecords(t *testing.T) {
 	var batch []Entry
 	for i := range uint64(60) {
 		r := record(i)
-		r.ID = fmt.Sprintf("%s%03d", strings.Repeat("i", subjects.MaxCallID-3), i)
+		r.ID = fmt.Sprintf("%s%03d", strings.Repeat("i", subjects.MaxRecordID-3), i)
 		r.Provider = strings.Repeat("/", subjects.MaxName)
 		r.Process = strings.Repeat("%", subjects.MaxName)
 		r.Model = fmt.Sprint(i, strings.Repeat("/", 1000))
@@ -271,7 +270,7 @@ func TestUnreadable(t *testing.T) {
 		"null":              "null",
 		"raw NUL":           strings.Replace(good, "call-", "call-\x00", 1),
 		"no id":             `{"provider":"openai"}`,
-		"long id":           `{"id":"` + strings.Repeat("x", subjects.MaxCallID+1) + `"}`,
+		"long id":           `{"id":"` + strings.Repeat("x", subjects.MaxRecordID+1) + `"}`,
 		"tokens as text":    `{"id":"a","input_tokens":"12"}`,
 		"tokens of 1e30":    `{"id":"a","input_tokens":1e30}`,
 		"fractional tokens": `{"id":"a","input_tokens":1.5}`,

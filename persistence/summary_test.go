@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,8 @@ import (
 // checkSummary holds a summary against the records themselves.
 func checkSummary(t *testing.T, s *Store, records []*subjects.UsageRecord, q subjects.UsageQuery, now time.Time) *subjects.UsageSummary {
 	t.Helper()
+	records = slices.Clone(records)
+	slices.SortFunc(records, func(a, b *subjects.UsageRecord) int { return a.Timestamp.Compare(b.Timestamp.Time) })
 	sum, err := s.Summary(q, now)
 	if err != nil {
 		t.Fatalf("%+v: %v", q, err)
@@ -55,13 +58,12 @@ func checkSummary(t *testing.T, s *Store, records []*subjects.UsageRecord, q sub
 	return sum
 }
 
-func within(records []*subjects.UsageRecord, from, to time.Time) (in []*subjects.UsageRecord) {
-	for _, r := range records {
-		if !r.Timestamp.Before(from) && r.Timestamp.Before(to) {
-			in = append(in, r)
-		}
-	}
-	return in
+// within is the part of the records, which are by time, from from and before to.
+func within(records []*subjects.UsageRecord, from, to time.Time) []*subjects.UsageRecord {
+	before := func(r *subjects.UsageRecord, at time.Time) int { return r.Timestamp.Compare(at) }
+	first, _ := slices.BinarySearchFunc(records, from, before)
+	last, _ := slices.BinarySearchFunc(records, to, before)
+	return records[first:last]
 }
 
 func sumOf(records []*subjects.UsageRecord, from, to time.Time) (t subjects.UsageTotals) {

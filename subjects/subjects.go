@@ -120,6 +120,8 @@ const (
 	MaxName = 256
 	// MaxCallID bounds a call id, in bytes.
 	MaxCallID = 128
+	// MaxRecordID bounds a usage record's id: a call id, and "#n" for a later run.
+	MaxRecordID = MaxCallID + 24
 	// MaxTimeoutMs bounds a call's deadline: one hour.
 	MaxTimeoutMs = 3_600_000
 	// MaxMessages bounds the messages of one request.
