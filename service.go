@@ -25,8 +25,7 @@ type service struct {
 	log    *slog.Logger
 	micro  micro.Service
 	subs   []*nats.Subscription
-	base   context.Context
-	cancel context.CancelFunc
+	crew   *crew
 	once   sync.Once
 }
 
@@ -39,8 +38,7 @@ const (
 )
 
 func newService(conn *nats.Conn, engine *actors.Engine, log *slog.Logger, hosts []string) (*service, error) {
-	s := &service{conn: conn, engine: engine, log: log}
-	s.base, s.cancel = context.WithCancel(context.Background())
+	s := &service{conn: conn, engine: engine, log: log, crew: newCrew()}
 	var err error
 	s.micro, err = micro.AddService(conn, micro.Config{
 		Name: subjects.ServiceName, Version: Version,
@@ -110,7 +108,7 @@ func (s *service) call(as actors.Incoming) func(micro.Request) {
 		in := as
 		in.Inbox = r.Reply()
 		in.Msg = &subjects.Msg{Subject: r.Subject(), Header: subjects.Header(r.Headers()), Data: r.Data()}
-		go s.engine.Serve(s.base, in, s.replyTo(in.Inbox))
+		s.crew.run(func() { s.engine.Serve(context.Background(), in, s.replyTo(in.Inbox)) })
 	}
 }
 
@@ -136,7 +134,7 @@ func (s *service) query(q actors.Query) func(micro.Request) {
 		}
 		go func() {
 			reply := s.replyTo(inbox)
-			if err := reply(s.engine.Answer(s.base, q, body)); err != nil {
+			if err := reply(s.engine.Answer(context.Background(), q, body)); err != nil {
 				_ = reply(subjects.Errorf(subjects.KindValidation, "the answer does not fit in one message of this NATS server (max_payload); ask for fewer rows").Msg())
 			}
 		}()
@@ -165,6 +163,7 @@ func (s *service) onAnnounce(m *nats.Msg) {
 // stop takes no more messages. Calls that run go on.
 func (s *service) stop() {
 	s.once.Do(func() {
+		s.crew.stop()
 		_ = s.micro.Stop()
 		for _, sub := range s.subs {
 			_ = sub.Unsubscribe()

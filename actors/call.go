@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -67,7 +68,6 @@ type call struct {
 func (e *Engine) Serve(ctx context.Context, in Incoming, out Reply) {
 	c := &call{e: e, in: in, out: out, start: time.Now(), class: in.Class}
 	size := int64(len(in.Data))
-	e.active.Add(1)
 	e.inFlight.Add(1)
 	e.bytes.Add(size)
 	var err error
@@ -75,7 +75,6 @@ func (e *Engine) Serve(ctx context.Context, in Incoming, out Reply) {
 		c.finish(err)
 		e.bytes.Add(-size)
 		e.inFlight.Add(-1)
-		e.active.Done()
 	}()
 	err = c.serve(ctx)
 }
@@ -575,7 +574,8 @@ func (c *call) logLine(err error) {
 	if c.req != nil {
 		process, task = c.req.Head.Process, c.req.Head.Task
 	}
-	log.Log(context.Background(), logLevel, "call", "call", c.id, "outcome", outcome, "class", c.class,
-		"process", process, "task", task, "provider", c.lastCand.Provider, "model", c.lastCand.Model,
-		"queued_ms", ms(c.queued), "latency_ms", ms(c.provider), "total_ms", ms(time.Since(c.start)))
+	log.LogAttrs(context.Background(), logLevel, "call", slog.String("call", c.id), slog.String("outcome", outcome),
+		slog.String("class", c.class), slog.String("process", process), slog.String("task", task),
+		slog.String("provider", c.lastCand.Provider), slog.String("model", c.lastCand.Model),
+		slog.Float64("queued_ms", ms(c.queued)), slog.Float64("latency_ms", ms(c.provider)), slog.Float64("total_ms", ms(time.Since(c.start))))
 }

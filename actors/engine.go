@@ -88,7 +88,6 @@ type Engine struct {
 
 	base   context.Context
 	stop   context.CancelCauseFunc
-	active sync.WaitGroup // calls
 	work   sync.WaitGroup // background goroutines
 }
 
@@ -265,24 +264,42 @@ func (e *Engine) StopAccepting() {
 // when ctx ends are cancelled and waited for.
 func (e *Engine) Drain(ctx context.Context) error {
 	e.StopAccepting()
-	idle := make(chan struct{})
-	go func() {
-		e.active.Wait()
-		close(idle)
-	}()
+	idle := e.idle()
 	var err error
 	select {
 	case <-idle:
 	case <-ctx.Done():
 		err = ctx.Err()
-		e.sys.send(e.calls, cancelAll{errStopped})
-		select {
-		case <-idle:
-		case <-time.After(5 * time.Second):
-		}
+		e.cutOff(idle)
 	}
 	e.flush()
 	return err
+}
+
+// idle is closed once no call runs. It looks at the gauge: a WaitGroup may not
+// be added to while it is waited for, and late calls still come, to be refused.
+func (e *Engine) idle() <-chan struct{} {
+	idle := make(chan struct{})
+	go func() {
+		t := time.NewTicker(2 * time.Millisecond)
+		defer t.Stop()
+		for e.inFlight.Load() > 0 {
+			<-t.C
+		}
+		close(idle)
+	}()
+	return idle
+}
+
+// cutOff cancels the calls that run and waits for them, 5 s at most: their
+// partial records are still written.
+func (e *Engine) cutOff(idle <-chan struct{}) {
+	e.sys.send(e.calls, cancelAll{errStopped})
+	select {
+	case <-idle:
+	case <-time.After(5 * time.Second):
+		e.log.Warn("calls still run after they were cancelled; they are left", "calls", e.inFlight.Load())
+	}
 }
 
 // flush waits until the database holds what this node has logged, 5 s at most.
@@ -303,7 +320,7 @@ func (e *Engine) reach(ctx context.Context) error {
 // cancelled; Drain first to let them finish.
 func (e *Engine) Close() {
 	e.StopAccepting()
-	e.sys.send(e.calls, cancelAll{errStopped})
+	e.cutOff(e.idle())
 	e.stop(errStopped)
 	e.work.Wait()
 	e.sys.close()
