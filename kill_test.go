@@ -158,20 +158,21 @@ func checkStore(t *testing.T, dir string, answered map[string]int64) {
 	if err := store.Verify(); err != nil {
 		t.Errorf("a total differs from the sum of its rows: %v", err)
 	}
-	rows, err := store.Recent(10_000_000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[string]int{}
-	for _, raw := range rows {
+	seen, rows := map[string]int{}, 0
+	err = store.Each(func(raw json.RawMessage) error {
 		var row subjects.UsageRecord
 		if err := json.Unmarshal(raw, &row); err != nil {
-			t.Fatal(err)
+			return err
 		}
+		rows++
 		seen[row.ID]++
 		if tokens, ok := answered[row.ID]; ok && tokens != row.TotalTokens {
 			t.Errorf("%s was answered with %d tokens, the record has %d", row.ID, tokens, row.TotalTokens)
 		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	for id, n := range seen {
 		if n != 1 {
@@ -187,7 +188,7 @@ func checkStore(t *testing.T, dir string, answered map[string]int64) {
 	if lost > 0 {
 		t.Errorf("%d of %d answered calls are not in the store", lost, len(answered))
 	}
-	t.Logf("%d kills, %d calls answered, %d records", *kills, len(answered), len(rows))
+	t.Logf("%d kills, %d calls answered, %d records", *kills, len(answered), rows)
 	if len(answered) == 0 {
 		t.Error("no call was answered: the test shows nothing")
 	}

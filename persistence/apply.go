@@ -223,7 +223,7 @@ func (w *writer) add(e *Entry) error {
 	if bad != nil {
 		return w.putDead(e, bad)
 	}
-	known, err := read(w.txn, idKey(m.id), func([]byte) error { return nil })
+	known, err := read(w.txn, idKey(m.id, m.ms), func([]byte) error { return nil })
 	switch {
 	case err != nil:
 		return err
@@ -270,7 +270,7 @@ func (w *writer) putRow(m *measured) error {
 	if err := w.put(ref.key(), m.value); err != nil {
 		return err
 	}
-	if err := w.put(idKey(m.id), ref.append([]byte{version})); err != nil {
+	if err := w.put(idKey(m.id, m.ms), ref.append([]byte{version})); err != nil {
 		return err
 	}
 	w.series = m.names.appendSeries(w.series[:0])

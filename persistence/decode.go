@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"encoding/json"
+	"math"
 	"strconv"
 	"time"
 
@@ -123,7 +124,7 @@ func integer(to *int64, v gjson.Result) bool {
 
 func decimal(to *float64, v gjson.Result) bool {
 	*to = v.Num
-	return v.Type == gjson.Number
+	return v.Type == gjson.Number && !math.IsInf(v.Num, 0)
 }
 
 func boolean(to *bool, v gjson.Result) bool {

@@ -48,7 +48,17 @@ func parseRowRef(b []byte) (rowRef, error) {
 
 func (r rowRef) key() []byte { return r.append(append(make([]byte, 0, 22), rowPrefix...)) }
 
-func idKey(id string) []byte { return append([]byte(idPrefix), id...) }
+// idKey is the index key of a record. A call id may be used again once its call
+// is forgotten: the same id at another time is another call, and only the same
+// record at the same time is a repeat.
+func idKey(id string, ms uint64) []byte { return binary.BigEndian.AppendUint64(idsKey(id), ms) }
+
+// idsKey is the prefix of idKey for all records of an id. Keys of another id may
+// have it too, and are then of another length.
+func idsKey(id string) []byte {
+	b := make([]byte, 0, len(idPrefix)+len(id)+9)
+	return append(append(append(b, idPrefix...), id...), 0)
+}
 
 func deadKey(gen uint32, seq uint64) []byte {
 	b := binary.BigEndian.AppendUint32([]byte(deadPrefix), gen)

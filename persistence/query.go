@@ -43,18 +43,34 @@ func (s *Store) Recent(limit int) ([]json.RawMessage, error) {
 	return rows, nil
 }
 
-// Get returns the row of a call id as it was received; false when there is none.
+// Each gives every row to f, the oldest first, as it was received; an error of f
+// ends it and is returned. It reads one moment's state: Apply may go on meanwhile.
+func (s *Store) Each(f func(json.RawMessage) error) error {
+	return s.view(func(txn *badger.Txn) error {
+		it := txn.NewIterator(badger.IteratorOptions{Prefix: []byte(rowPrefix), PrefetchValues: true, PrefetchSize: 100})
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			row, err := copyRow(it.Item())
+			if err != nil {
+				return err
+			}
+			if err := f(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Get returns the row of a call id as it was received, the newest where the id
+// was used again; false when there is none.
 func (s *Store) Get(id string) (row json.RawMessage, found bool, err error) {
 	if id == "" || len(id) > subjects.MaxRecordID {
 		return nil, false, nil
 	}
 	err = s.view(func(txn *badger.Txn) error {
-		var ref rowRef
-		found, err = read(txn, idKey(id), func(b []byte) (err error) {
-			ref, err = parseIndex(b)
-			return err
-		})
-		if err != nil || !found {
+		ref, ok, err := newest(txn, id)
+		if err != nil || !ok {
 			return err
 		}
 		item, err := txn.Get(ref.key())
@@ -62,9 +78,31 @@ func (s *Store) Get(id string) (row json.RawMessage, found bool, err error) {
 			return fmt.Errorf("usage database: the row of %q: %w", id, err)
 		}
 		row, err = copyRow(item)
+		found = err == nil
 		return err
 	})
-	return row, found && err == nil, err
+	return row, found, err
+}
+
+// newest finds the latest row of an id.
+func newest(txn *badger.Txn, id string) (ref rowRef, found bool, err error) {
+	prefix := idsKey(id)
+	it := txn.NewIterator(badger.IteratorOptions{Prefix: prefix})
+	defer it.Close()
+	for it.Rewind(); it.Valid(); it.Next() {
+		if len(it.Item().Key()) != len(prefix)+8 {
+			continue
+		}
+		found = true
+		err = it.Item().Value(func(b []byte) (err error) {
+			ref, err = parseIndex(b)
+			return err
+		})
+		if err != nil {
+			return ref, false, err
+		}
+	}
+	return ref, found, nil
 }
 
 func parseIndex(b []byte) (rowRef, error) {

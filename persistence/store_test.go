@@ -93,6 +93,28 @@ func TestSameIDUnderAnotherSequence(t *testing.T) {
 	mustVerify(t, s)
 }
 
+// A call id that is used again later is another call, also when the stream is
+// read again under another identity.
+func TestIDUsedAgain(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	later := func(seq uint64, after time.Duration) Entry {
+		r := record(1)
+		r.Timestamp.Time = r.Timestamp.Add(after)
+		return entryOf(t, seq, r)
+	}
+	batch := []Entry{later(1, 0), later(2, time.Hour), later(3, 0), later(4, 2*time.Hour)}
+	mustApply(t, s, "A", batch, Applied{Rows: 3, Duplicates: 1})
+	mustApply(t, s, "B", batch, Applied{Duplicates: 4})
+	mustVerify(t, s)
+	row, ok, err := s.Get(record(1).ID)
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	if got, err := decode(row); err != nil || !got.Timestamp.Equal(record(1).Timestamp.Add(2*time.Hour)) {
+		t.Errorf("the newest of the id's rows is of %v", got.Timestamp)
+	}
+}
+
 // A batch that is not in order loses nothing.
 func TestUnorderedBatch(t *testing.T) {
 	s := openTest(t, t.TempDir())

@@ -11,10 +11,10 @@ import (
 // maxDifferences is how many differences Verify tells.
 const maxDifferences = 10
 
-// Verify counts everything again: every row is read, is indexed by its id exactly
-// once and not after the cursor, there are as many as were applied, and every
-// rollup is the sum of its rows. It returns the first differences, or nil. It takes about 10 µs a row and memory for one
-// hour; Apply may go on meanwhile.
+// Verify counts everything again: every row is read, is indexed by its id and time
+// exactly once and not after the cursor, there are as many as were applied, and
+// every rollup is the sum of its rows. It returns the first differences, or nil.
+// It takes about 10 µs a row and memory for one hour; Apply may go on meanwhile.
 func (s *Store) Verify() error {
 	v := &verifier{}
 	if err := s.view(v.run); err != nil {
@@ -114,7 +114,7 @@ func (v *verifier) row(ref rowRef, value []byte) error {
 }
 
 func (v *verifier) indexed(id string, ref rowRef) error {
-	found, err := read(v.txn, idKey(id), func(b []byte) error {
+	found, err := read(v.txn, idKey(id, ref.ms), func(b []byte) error {
 		if at, err := parseIndex(b); err != nil {
 			v.differ("id %q: %w", id, err)
 		} else if at != ref {
