@@ -40,7 +40,7 @@ type Applied struct {
 	// Rows were stored and counted.
 	Rows int
 	// Duplicates had been applied before: their sequence is not above the
-	// cursor's, or their id is stored.
+	// cursor's, or a row has their id and time.
 	Duplicates int
 	// Malformed could not be read. They were logged and put aside, and the cursor
 	// went on.
@@ -67,9 +67,9 @@ func (s *Store) Cursor() (Cursor, error) {
 // transaction, or in several for a large batch, each of which leaves the
 // database whole. An entry is applied once, however often it comes: one whose
 // Seq is not above the cursor of the same stream is a repeat, and so is one
-// whose id is stored. When stream differs from the cursor's identity the
-// sequences start anew and only the ids decide, so a stream that was made again
-// or restored neither counts twice nor loses anything.
+// whose id is stored with the same timestamp. When stream differs from the
+// cursor's identity the sequences start anew and only ids and times decide, so a
+// stream that was made again or restored neither counts twice nor loses anything.
 //
 // The identity must therefore change whenever sequences are given out again. A
 // stream whose last sequence is below Cursor().Seq has lost its end (JetStream

@@ -66,8 +66,14 @@ func month(b *testing.B) *Store {
 func BenchmarkSummary(b *testing.B) {
 	s := month(b)
 	for _, q := range []subjects.UsageQuery{
-		{Hours: 1}, {Hours: 24}, {Hours: 24, BucketMinutes: 2}, {Hours: 48}, {Hours: 168}, {Hours: 720},
-		{Hours: 720, BucketMinutes: 30}, {Hours: 24 * 366},
+		{Hours: 1},
+		{Hours: 24},
+		{Hours: 24, BucketMinutes: 2},
+		{Hours: 48},
+		{Hours: 168},
+		{Hours: 720},
+		{Hours: 720, BucketMinutes: 30},
+		{Hours: 24 * 366},
 	} {
 		b.Run(fmt.Sprintf("%dh_%dm", q.Hours, q.BucketMinutes), func(b *testing.B) {
 			b.ReportAllocs()

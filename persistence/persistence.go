@@ -10,7 +10,7 @@
 //	m/schema                                  layout version
 //	m/cursor                                  stream identity, its generation, last sequence
 //	u/<ms><gen><seq>                          row: format byte, JSON as received (packed: row.go)
-//	i/<id>                                    version byte, then <ms><gen><seq> of the row
+//	i/<id> 0 <ms>                             version byte, then <ms><gen><seq> of the row
 //	r/<m|h>/<minute>/<provider>/<process>/<model>  sums of a minute or an hour
 //	d/<gen><seq>                              a record that could not be read
 //

@@ -44,10 +44,11 @@ func (s *Store) Recent(limit int) ([]json.RawMessage, error) {
 }
 
 // Each gives every row to f, the oldest first, as it was received; an error of f
-// ends it and is returned. It reads one moment's state: Apply may go on meanwhile.
+// ends it and is returned. It reads one moment's state: Apply may go on meanwhile,
+// Close waits. f may keep the row and must not call the store.
 func (s *Store) Each(f func(json.RawMessage) error) error {
 	return s.view(func(txn *badger.Txn) error {
-		it := txn.NewIterator(badger.IteratorOptions{Prefix: []byte(rowPrefix), PrefetchValues: true, PrefetchSize: 100})
+		it := txn.NewIterator(badger.IteratorOptions{Prefix: []byte(rowPrefix)})
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {
 			row, err := copyRow(it.Item())

@@ -349,25 +349,31 @@ func TestAbsurd(t *testing.T) {
 		counts     counters
 	}{
 		{
-			"nothing but an id", `{"id":"a"}`, 0, names{"unknown", "unknown", "unknown"},
+			"nothing but an id", `{"id":"a"}`, 0,
+			names{"unknown", "unknown", "unknown"},
 			counters{cCalls: 1, cErrors: 1, cUnpriced: 1},
 		},
 		{
 			"negative", `{"id":"a","outcome":"ok","input_tokens":-1,"output_tokens":-9223372036854775808,"total_tokens":-5,` +
 				`"cache_read_tokens":-1,"cache_write_tokens":-1,"reasoning_tokens":-1,"cost_usd":-1,"saved_usd":-2,"latency_ms":-1,"queued_ms":-1e300}`,
-			0, names{"unknown", "unknown", "unknown"}, counters{cCalls: 1},
+			0,
+			names{"unknown", "unknown", "unknown"},
+			counters{cCalls: 1},
 		},
 		{
 			"huge", `{"id":"a","outcome":"ok","input_tokens":9223372036854775807,"latency_ms":1e300,"queued_ms":0.0004,"cost_usd":4e12,"cached":true,"tokens_estimated":true}`,
-			0, names{"unknown", "unknown", "unknown"},
+			0,
+			names{"unknown", "unknown", "unknown"},
 			counters{cCalls: 1, cInput: 9223372036854775807, cLatency: 3162240000000000, cCost: 4e18, cCached: 1, cEstimated: 1},
 		},
 		{
-			"year 1", `{"id":"a","timestamp":"0001-01-01T00:00:00Z"}`, 0, names{"unknown", "unknown", "unknown"},
+			"year 1", `{"id":"a","timestamp":"0001-01-01T00:00:00Z"}`, 0,
+			names{"unknown", "unknown", "unknown"},
 			counters{cCalls: 1, cErrors: 1, cUnpriced: 1},
 		},
 		{
-			"year 9999", `{"id":"a","timestamp":"9999-12-31T23:59:59.999999999-12:00"}`, maxTime, names{"unknown", "unknown", "unknown"},
+			"year 9999", `{"id":"a","timestamp":"9999-12-31T23:59:59.999999999-12:00"}`, maxTime,
+			names{"unknown", "unknown", "unknown"},
 			counters{cCalls: 1, cErrors: 1, cUnpriced: 1},
 		},
 		{

@@ -159,10 +159,24 @@ func TestSummaryIsExact(t *testing.T) {
 		noon.Add(17*time.Minute + 31*time.Second + 999*time.Millisecond), noon.In(time.FixedZone("half", 5*3600+1800)),
 	}
 	for _, q := range []subjects.UsageQuery{
-		{}, {Hours: 1}, {Hours: 2, BucketMinutes: 1}, {Hours: 24, BucketMinutes: 2}, {Hours: 24, BucketMinutes: 7},
-		{Hours: 48, BucketMinutes: 45}, {Hours: 48, BucketMinutes: 61}, {Hours: 48, BucketMinutes: 59}, {Hours: 48, BucketMinutes: 90},
-		{Hours: 168}, {Hours: 168, BucketMinutes: 60}, {Hours: 168, BucketMinutes: 150}, {Hours: 168, BucketMinutes: 1439},
-		{Hours: 720}, {Hours: 8784}, {Hours: 8784, BucketMinutes: 2 * minutesPerWeek}, {Hours: maxHours}, {Hours: maxHours, BucketMinutes: maxStep},
+		{},
+		{Hours: 1},
+		{Hours: 2, BucketMinutes: 1},
+		{Hours: 24, BucketMinutes: 2},
+		{Hours: 24, BucketMinutes: 7},
+		{Hours: 48, BucketMinutes: 45},
+		{Hours: 48, BucketMinutes: 61},
+		{Hours: 48, BucketMinutes: 59},
+		{Hours: 48, BucketMinutes: 90},
+		{Hours: 168},
+		{Hours: 168, BucketMinutes: 60},
+		{Hours: 168, BucketMinutes: 150},
+		{Hours: 168, BucketMinutes: 1439},
+		{Hours: 720},
+		{Hours: 8784},
+		{Hours: 8784, BucketMinutes: 2 * minutesPerWeek},
+		{Hours: maxHours},
+		{Hours: maxHours, BucketMinutes: maxStep},
 	} {
 		for _, now := range nows {
 			checkSummary(t, s, records, q, now)
