@@ -8,14 +8,14 @@ import (
 // AppendJSON writes the record as json.Marshal would, without reflection: one is
 // written for every call.
 func (r *UsageRecord) AppendJSON(b []byte) []byte {
-	b = appendString(append(b, `{"id":`...), r.ID)
+	b = AppendString(append(b, `{"id":`...), r.ID)
 	b = append(b, `,"timestamp":"`...)
 	b = append(r.Timestamp.UTC().AppendFormat(b, TimeFormat), '"')
 	for _, f := range [...]struct{ name, value string }{
 		{`,"provider":`, r.Provider}, {`,"model":`, r.Model}, {`,"model_raw":`, r.ModelRaw}, {`,"process":`, r.Process},
 		{`,"task":`, r.Task}, {`,"class":`, r.Class}, {`,"tier":`, r.Tier}, {`,"subscription":`, r.Subscription},
 	} {
-		b = appendString(append(b, f.name...), f.value)
+		b = AppendString(append(b, f.name...), f.value)
 	}
 	for _, f := range [...]struct {
 		name  string
@@ -34,10 +34,10 @@ func (r *UsageRecord) AppendJSON(b []byte) []byte {
 	b = appendMs(append(b, `,"overhead_ms":`...), r.OverheadMs)
 	b = strconv.AppendBool(append(b, `,"cached":`...), r.Cached)
 	b = strconv.AppendBool(append(b, `,"partial":`...), r.Partial)
-	b = appendString(append(b, `,"outcome":`...), r.Outcome)
+	b = AppendString(append(b, `,"outcome":`...), r.Outcome)
 	b = strconv.AppendInt(append(b, `,"chain_position":`...), int64(r.ChainPosition), 10)
 	b = appendTrail(append(b, `,"attempt_trail":`...), r.AttemptTrail)
-	b = appendString(append(b, `,"prompt_preview":`...), r.PromptPreview)
+	b = AppendString(append(b, `,"prompt_preview":`...), r.PromptPreview)
 	return append(b, '}')
 }
 
@@ -68,13 +68,13 @@ func appendTrail(b []byte, trail []Attempt) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendString(append(b, `{"provider":`...), a.Provider)
+		b = AppendString(append(b, `{"provider":`...), a.Provider)
 		if a.Model != "" {
-			b = appendString(append(b, `,"model":`...), a.Model)
+			b = AppendString(append(b, `,"model":`...), a.Model)
 		}
-		b = appendString(append(b, `,"outcome":`...), a.Outcome)
+		b = AppendString(append(b, `,"outcome":`...), a.Outcome)
 		if a.Reason != "" {
-			b = appendString(append(b, `,"reason":`...), a.Reason)
+			b = AppendString(append(b, `,"reason":`...), a.Reason)
 		}
 		b = strconv.AppendInt(append(b, `,"ms":`...), a.Ms, 10)
 		b = append(b, '}')
@@ -84,14 +84,14 @@ func appendTrail(b []byte, trail []Attempt) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// appendString writes a JSON string. Bytes that are not UTF-8 become U+FFFD.
-func appendString(b []byte, s string) []byte {
+// AppendString writes s as a JSON string. Bytes that are not UTF-8 become U+FFFD.
+func AppendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	start := 0
 	for i := 0; i < len(s); {
 		c := s[i]
 		if c < utf8.RuneSelf {
-			if c >= 0x20 && c != '"' && c != '\\' && c != 0x7f {
+			if c >= 0x20 && c != '"' && c != '\\' {
 				i++
 				continue
 			}
@@ -101,6 +101,10 @@ func appendString(b []byte, s string) []byte {
 				b = append(b, '\\', c)
 			case '\n':
 				b = append(b, '\\', 'n')
+			case '\r':
+				b = append(b, '\\', 'r')
+			case '\t':
+				b = append(b, '\\', 't')
 			default:
 				b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 			}

@@ -73,7 +73,7 @@ func FuzzAppendString(f *testing.F) {
 	f.Add("\x00\xff\u2028")
 	f.Fuzz(func(t *testing.T, s string) {
 		var got string
-		if err := json.Unmarshal(appendString(nil, s), &got); err != nil {
+		if err := json.Unmarshal(AppendString(nil, s), &got); err != nil {
 			t.Fatal(err)
 		}
 		want, _ := json.Marshal(s)

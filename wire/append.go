@@ -2,51 +2,11 @@ package wire
 
 import (
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/sluice-llm/sluice/subjects"
 )
 
-const hexDigits = "0123456789abcdef"
-
-// appendString appends s as a JSON string. Only what JSON must escape is
-// escaped; invalid UTF-8 becomes U+FFFD.
-func appendString(dst []byte, s string) []byte {
-	dst = append(dst, '"')
-	start := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= utf8.RuneSelf {
-			r, n := utf8.DecodeRuneInString(s[i:])
-			if r == utf8.RuneError && n == 1 {
-				dst = append(append(dst, s[start:i]...), "\uFFFD"...)
-				start = i + 1
-			}
-			i += n
-			continue
-		}
-		if c >= 0x20 && c != '"' && c != '\\' {
-			i++
-			continue
-		}
-		dst = append(dst, s[start:i]...)
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-		}
-		i++
-		start = i
-	}
-	return append(append(dst, s[start:]...), '"')
-}
+func appendString(dst []byte, s string) []byte { return subjects.AppendString(dst, s) }
 
 // appendKey appends ,"key": (the comma only after another member).
 func appendKey(dst []byte, key string) []byte {
