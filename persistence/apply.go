@@ -82,20 +82,11 @@ func (s *Store) Apply(stream string, batch []Entry) (Applied, error) {
 	if n := len(stream); n == 0 || n > maxStream {
 		return Applied{}, fmt.Errorf("usage database: a stream identity of %d bytes, not 1 to %d", n, maxStream)
 	}
-	s.writer.Lock()
-	defer s.writer.Unlock()
-	var w *writer
-	err := s.guarded(func() error {
-		if err := s.checkSpace(); err != nil {
-			return err
-		}
-		w = &writer{s: s, stream: stream}
+	w := &writer{s: s, stream: stream}
+	err := s.write(func() error {
 		defer w.discard()
 		return w.applyAll(inOrder(batch))
 	})
-	if w == nil {
-		return Applied{}, err
-	}
 	return w.done, err
 }
 
@@ -195,6 +186,12 @@ func (w *writer) applyAll(batch []Entry) error {
 
 func (w *writer) begin() (err error) {
 	w.discard()
+	if w.s.isClosing() {
+		return ErrClosed
+	}
+	if err := w.s.checkSpace(); err != nil {
+		return err
+	}
 	w.txn = w.s.db.NewTransaction(true)
 	w.dirty, w.part, w.count, w.bytes = false, Applied{}, 0, 0
 	w.deltas = make(map[string]*counters)

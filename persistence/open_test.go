@@ -133,7 +133,7 @@ func TestBroken(t *testing.T) {
 	if _, err := s.Cursor(); !errors.Is(err, ErrBroken) {
 		t.Fatal(err)
 	}
-	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "not closed") {
+	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "stays locked") {
 		t.Fatal(err)
 	}
 }

@@ -77,14 +77,14 @@ type Store struct {
 	dir string // "" in memory
 	log *slog.Logger
 
-	life   sync.RWMutex // held for reading by every operation, for writing by Close
-	closed bool
-	writer sync.Mutex // one Apply at a time
-	broken atomic.Bool
+	closing   chan struct{} // closed by Close
+	closeOnce sync.Once
+	closeWait time.Duration
+	readers   sync.RWMutex  // read-held by every reader: Badger's Close takes the pages away
+	writer    chan struct{} // holds one value while Apply works
+	broken    atomic.Bool
 
 	maxCount, maxBytes int64 // what one transaction may hold
-
-	closeWait time.Duration
 
 	freeBytes func(dir string) (free uint64, known bool)
 	failpoint func(committed bool) error // tests: called around every commit
@@ -112,7 +112,9 @@ func open(o Options, with tuning) (*Store, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{log: log, freeBytes: with.freeBytes, closeWait: 30 * time.Second}
+	s := &Store{
+		log: log, freeBytes: with.freeBytes, closing: make(chan struct{}), closeWait: 30 * time.Second, writer: make(chan struct{}, 1),
+	}
 	if !o.InMemory {
 		s.dir = o.Dir
 	}
@@ -188,27 +190,45 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 	return badger.Open(o)
 }
 
-// Close flushes and closes the database. It waits for the operations under way;
-// those that come later return ErrClosed. Closing twice is no error. It waits at
-// most 30 s: Badger tries for ever to flush into a folder that is gone, and
-// nothing is lost without it.
-func (s *Store) Close() error {
-	s.life.Lock()
-	defer s.life.Unlock()
-	if s.closed {
-		return nil
-	}
-	s.closed = true
-	done := make(chan error, 1)
-	go func() { done <- s.db.Close() }()
-	select {
-	case err := <-done:
-		if err != nil {
-			return fmt.Errorf("usage database: closing: %w", err)
+// Close flushes and closes the database. It waits for the operations under way,
+// of which Apply, Verify and Each end early with ErrClosed; later ones return
+// ErrClosed, too. Closing twice is no error. It waits at most 30 s: Badger tries
+// for ever to flush to a disk that fails, and nothing is lost without it.
+func (s *Store) Close() (err error) {
+	s.closeOnce.Do(func() {
+		close(s.closing)
+		done := make(chan error, 1)
+		go func() { done <- s.closeBadger() }()
+		select {
+		case err = <-done:
+		case <-time.After(s.closeWait):
+			err = fmt.Errorf("not within %v; the folder %s stays locked until the process ends", s.closeWait, s.dir)
 		}
-		return nil
-	case <-time.After(s.closeWait):
-		return fmt.Errorf("usage database: not closed within %v; its folder %s stays locked until the process ends", s.closeWait, s.dir)
+	})
+	if err != nil {
+		return fmt.Errorf("usage database: closing: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) closeBadger() error {
+	select {
+	case s.writer <- struct{}{}:
+		defer func() { <-s.writer }()
+	case <-time.After(s.closeWait / 2):
+		// It waits for a flush that does not succeed; Badger's Close wakes it.
+	}
+	s.readers.Lock()
+	defer s.readers.Unlock()
+	return s.db.Close()
+}
+
+func (s *Store) isClosing() bool {
+	select {
+	case <-s.closing:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -218,7 +238,7 @@ func (s *Store) GC() error {
 	if s.dir == "" {
 		return nil
 	}
-	return s.guarded(func() error {
+	return s.write(func() error {
 		for {
 			err := s.db.RunValueLogGC(0.5)
 			switch {
@@ -234,6 +254,8 @@ func (s *Store) GC() error {
 
 // view runs fn on a consistent snapshot.
 func (s *Store) view(fn func(txn *badger.Txn) error) error {
+	s.readers.RLock()
+	defer s.readers.RUnlock()
 	return s.guarded(func() error {
 		txn := s.db.NewTransaction(false)
 		defer txn.Discard()
@@ -241,15 +263,24 @@ func (s *Store) view(fn func(txn *badger.Txn) error) error {
 	})
 }
 
-// guarded runs fn while the database is open. A panic inside Badger (it has
-// them for damaged blocks and after failed writes) becomes ErrBroken.
-func (s *Store) guarded(fn func() error) (err error) {
-	s.life.RLock()
-	defer s.life.RUnlock()
-	if s.closed {
+// write runs fn as the only writer.
+func (s *Store) write(fn func() error) error {
+	select {
+	case s.writer <- struct{}{}:
+	case <-s.closing:
 		return ErrClosed
 	}
-	if s.broken.Load() {
+	defer func() { <-s.writer }()
+	return s.guarded(fn)
+}
+
+// guarded runs fn unless the database is closed or broken. A panic inside Badger
+// (it has them for damaged blocks and after failed writes) becomes ErrBroken.
+func (s *Store) guarded(fn func() error) (err error) {
+	switch {
+	case s.isClosing():
+		return ErrClosed
+	case s.broken.Load():
 		return ErrBroken
 	}
 	defer func() {

@@ -44,13 +44,16 @@ func (s *Store) Recent(limit int) ([]json.RawMessage, error) {
 }
 
 // Each gives every row to f, the oldest first, as it was received; an error of f
-// ends it and is returned. It reads one moment's state: Apply may go on meanwhile,
-// Close waits. f may keep the row and must not call the store.
+// ends it and is returned. It reads one moment's state: Apply may go on meanwhile.
+// f may keep the row and must not call the store; Close waits for it.
 func (s *Store) Each(f func(json.RawMessage) error) error {
 	return s.view(func(txn *badger.Txn) error {
 		it := txn.NewIterator(badger.IteratorOptions{Prefix: []byte(rowPrefix)})
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {
+			if s.isClosing() {
+				return ErrClosed
+			}
 			row, err := copyRow(it.Item())
 			if err != nil {
 				return err

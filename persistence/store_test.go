@@ -459,3 +459,80 @@ func TestClosed(t *testing.T) {
 		}
 	}
 }
+
+// Close does not wait for long work: it ends early, and says why.
+func TestCloseDuringWork(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	mustApply(t, s, "A", entries(t, 1, 500), Applied{Rows: 500})
+	reading, closed := make(chan struct{}), make(chan error, 1)
+	go func() {
+		<-reading
+		closed <- s.Close()
+	}()
+	rows := 0
+	err := s.Each(func(json.RawMessage) error {
+		if rows++; rows == 1 {
+			close(reading)
+			<-s.closing
+		}
+		return nil
+	})
+	if !errors.Is(err, ErrClosed) || rows != 1 {
+		t.Fatalf("%d rows, %v", rows, err)
+	}
+	if err := <-closed; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Close ends an Apply between two of its transactions; the first ones stand.
+func TestCloseDuringApply(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	closed := make(chan error, 1)
+	s.failpoint = func(committed bool) error {
+		if committed {
+			go func() { closed <- s.Close() }()
+			<-s.closing
+		}
+		return nil
+	}
+	got, err := s.Apply("A", entries(t, 1, 3000))
+	if !errors.Is(err, ErrClosed) || got.Rows == 0 || got.Rows == 3000 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if err := <-closed; err != nil {
+		t.Fatal(err)
+	}
+	s = openTest(t, dir)
+	mustCursor(t, s, Cursor{"A", uint64(got.Rows)})
+	mustVerify(t, s)
+}
+
+// An Apply that is stuck does not keep Close.
+func TestCloseWhileStuck(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	s.closeWait = time.Second
+	stuck, free := make(chan struct{}), make(chan struct{})
+	s.failpoint = func(committed bool) error {
+		if !committed {
+			close(stuck)
+			<-free
+		}
+		return nil
+	}
+	applied := make(chan error, 1)
+	go func() {
+		_, err := s.Apply("A", []Entry{{Seq: 1, Data: []byte(`{"id":"a"}`)}})
+		applied <- err
+	}()
+	<-stuck
+	if err := s.Close(); err != nil && !strings.Contains(err.Error(), "stays locked") {
+		t.Fatal(err)
+	}
+	close(free)
+	if err := <-applied; err == nil {
+		t.Fatal("it was applied to a closed database")
+	}
+}

@@ -16,7 +16,7 @@ const maxDifferences = 10
 // every rollup is the sum of its rows. It returns the first differences, or nil.
 // It takes about 20 µs a row and memory for one hour; Apply may go on meanwhile.
 func (s *Store) Verify() error {
-	v := &verifier{}
+	v := &verifier{closing: s.isClosing}
 	if err := s.view(v.run); err != nil {
 		return err
 	}
@@ -27,11 +27,12 @@ func (s *Store) Verify() error {
 }
 
 type verifier struct {
-	txn    *badger.Txn
-	cur    cursor
-	found  []error
-	count  int
-	audits []*audit
+	closing func() bool
+	txn     *badger.Txn
+	cur     cursor
+	found   []error
+	count   int
+	audits  []*audit
 }
 
 func (v *verifier) differ(format string, args ...any) {
@@ -73,6 +74,9 @@ func (v *verifier) rows() (n uint64, err error) {
 	it := v.txn.NewIterator(badger.IteratorOptions{Prefix: []byte(rowPrefix)})
 	defer it.Close()
 	for it.Rewind(); it.Valid(); it.Next() {
+		if v.closing() {
+			return n, ErrClosed
+		}
 		n++
 		key := it.Item().Key()
 		ref, err := parseRowRef(key[len(rowPrefix):])
