@@ -96,14 +96,10 @@ func TestErrorTable(t *testing.T) {
 				if !errors.As(err, &e) || e.Kind != c.kind || e.Status() != c.kind.Status() {
 					t.Fatalf("got %v, want %s", err, c.kind)
 				}
-				tries := c.tries
-				if c.name == "broken" && stream {
-					tries = 1 // its first chunk was whole and has gone out
-				}
-				if n := up.Counts().Total; n != tries {
+				if n := up.Counts().Total; n != c.tries {
 					t.Errorf("the provider was asked %d times, want %d", n, c.tries)
 				}
-				if e.CallID == "" || e.Provider != "openai" || len(e.Attempts) < tries {
+				if e.CallID == "" || e.Provider != "openai" || len(e.Attempts) < c.tries {
 					t.Errorf("error lacks its facts: %+v", e)
 				}
 				rows := r.recent()
@@ -111,6 +107,25 @@ func TestErrorTable(t *testing.T) {
 					t.Errorf("rows %+v", rows)
 				}
 			})
+		}
+	}
+}
+
+// TestStreamFailsBeforeOutput: a stream that ends after its opening chunk, with
+// nothing said, is tried again, and the caller sees one whole stream.
+func TestStreamFailsBeforeOutput(t *testing.T) {
+	for _, fails := range []fakeopenai.Behaviour{
+		{ErrorAfterChunks: fakeopenai.BeforeFirst}, {CutAfterChunks: fakeopenai.BeforeFirst}, {BrokenJSON: true},
+	} {
+		up := fakeopenai.New(fakeopenai.WithScript(fakeopenai.Sequence(fails, fakeopenai.Behaviour{}))).Start(t)
+		r := newRig(t, up)
+		roles := 0
+		err := r.client.Stream(r.ctx, openAIMsg(subjects.ClassInteractive, "", true), func(m *subjects.Msg) error {
+			roles += strings.Count(string(m.Data), `"role":`)
+			return nil
+		})
+		if err != nil || roles != 1 || up.Counts().Total != 2 {
+			t.Errorf("%+v: %v, %d opening chunks, %d tries", fails, err, roles, up.Counts().Total)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -57,6 +58,7 @@ type call struct {
 	reached  bool
 	enc      wire.StreamEncoder
 	begun    bool // the first stream message has gone out
+	held     []wire.Event
 	lastResp *wire.Response
 	lastCand subjects.Candidate
 	position int
@@ -396,7 +398,38 @@ func (c *call) ask(cand subjects.Candidate, n int) (resp *wire.Response, err err
 		return p.Complete(ctx, job)
 	}
 	c.enc = wire.NewStreamEncoder(c.req.Wire, &c.req.Head, c.id, cand.Model)
-	return p.Stream(ctx, job, func(ev *wire.Event) error { return c.enc.Event(ev, c.emit) })
+	c.held = nil
+	return p.Stream(ctx, job, c.event)
+}
+
+// maxHeld bounds the events without output that are held back.
+const maxHeld = 8
+
+// event passes one event of the provider on. Those that come before any output
+// are held back until there is some: a stream that fails in between has said
+// nothing yet, and another provider may still answer.
+func (c *call) event(ev *wire.Event) error {
+	if ev.Empty && !c.begun && len(c.held) < maxHeld {
+		again := *ev
+		again.Raw = bytes.Clone(ev.Raw)
+		c.held = append(c.held, again)
+		return nil
+	}
+	if err := c.letGo(); err != nil {
+		return err
+	}
+	return c.enc.Event(ev, c.emit)
+}
+
+func (c *call) letGo() error {
+	held := c.held
+	c.held = nil
+	for i := range held {
+		if err := c.enc.Event(&held[i], c.emit); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // emit sends one stream message; the first carries the headers. A caller who
@@ -450,6 +483,9 @@ func (c *call) conclude(resp *wire.Response, err error) error {
 	total := time.Since(c.start)
 	res.OverheadMs = ms(total - c.queued - c.provider)
 	if c.req.Head.Stream {
+		if err := c.letGo(); err != nil {
+			return err
+		}
 		if err := c.enc.Finish(resp, res, c.emit); err != nil {
 			return err
 		}

@@ -122,7 +122,7 @@ func (c *call) hopEvent(resp *wire.Response, m *subjects.Msg) error {
 		return nil
 	}
 	if c.req.Wire != wire.Native {
-		return c.enc.Event(&wire.Event{Wire: c.req.Wire, Raw: m.Data}, c.emit)
+		return c.event(&wire.Event{Wire: c.req.Wire, Raw: m.Data})
 	}
 	var ev subjects.Event
 	if err := json.Unmarshal(m.Data, &ev); err != nil {
@@ -131,7 +131,7 @@ func (c *call) hopEvent(resp *wire.Response, m *subjects.Msg) error {
 	if ev.Type == subjects.EventResult {
 		return nil // the encoder makes ours
 	}
-	return c.enc.Event(&wire.Event{Text: ev.Content, ToolCall: ev.ToolCall}, c.emit)
+	return c.event(&wire.Event{Text: ev.Content, ToolCall: ev.ToolCall})
 }
 
 // hopHeaderOf is the header in which a hop's answer says what is known of it.

@@ -159,4 +159,7 @@ type Event struct {
 	// UsageOnly marks an event that carries nothing but usage: a caller who did
 	// not ask for usage does not get it.
 	UsageOnly bool
+	// Empty marks an event that carries no output, such as the one that opens an
+	// openai-chat stream with the role alone.
+	Empty bool
 }
