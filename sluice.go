@@ -286,7 +286,7 @@ func (n *Node) makeStream(ctx context.Context) error {
 }
 
 func (n *Node) startEngine(context.Context) error {
-	js, err := jetstream.New(n.logConn, jetstream.WithPublishAsyncMaxPending(1<<15))
+	js, err := jetstream.New(n.logConn)
 	if err != nil {
 		return err
 	}

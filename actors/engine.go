@@ -86,9 +86,9 @@ type Engine struct {
 	bytes    atomic.Int64
 	draining atomic.Bool
 
-	base   context.Context
-	stop   context.CancelCauseFunc
-	work   sync.WaitGroup // background goroutines
+	base context.Context
+	stop context.CancelCauseFunc
+	work sync.WaitGroup // background goroutines
 }
 
 var errStopped = subjects.Errorf(subjects.KindCancelled, "the node was stopped while the call ran")
@@ -100,7 +100,9 @@ func NewEngine(o Options) *Engine {
 	e.base, e.stop = context.WithCancelCause(context.Background())
 	e.admission = newAdmission(e.sys, &e.cfg.Pools, o.Emit)
 	e.calls = e.sys.spawn(newCalls())
-	e.usage = newUsageLog(e.sys, o.JS, o.Log, e.cfg.Usage.MaxPending, o.Emit)
+	stream := newAcks(o.JS.Conn())
+	e.background(func() { stream.run(e.base) })
+	e.usage = newUsageLog(e.sys, stream, o.Log, e.cfg.Usage.MaxPending, o.Emit)
 	e.progress = e.sys.spawn(&aggregator{})
 	e.changed = make(chan struct{}, 1)
 	e.node = subjects.NewCallID()

@@ -33,9 +33,10 @@ type usageLog struct {
 	lastSeq atomic.Uint64
 }
 
-// publisher is what the usage log needs of JetStream.
+// publisher is what the usage log needs of JetStream: it sends m and gives to,
+// which has a free place, one answer, ackTimeout later at the latest.
 type publisher interface {
-	PublishMsgAsync(m *nats.Msg, opts ...jetstream.PublishOpt) (jetstream.PubAckFuture, error)
+	publish(m *nats.Msg, to chan<- acked)
 }
 
 func newUsageLog(sys *system, js publisher, log *slog.Logger, maxPending int, emit func(string, any)) *usageLog {
@@ -49,25 +50,24 @@ func (u *usageLog) refuse() *subjects.Error { return u.refusal.Load() }
 
 // pendingRecord is one record on its way into the log.
 type pendingRecord struct {
-	u      *usageLog
-	rec    *subjects.UsageRecord
-	future jetstream.PubAckFuture
-	err    error
+	u   *usageLog
+	rec *subjects.UsageRecord
+	ack chan acked
 }
 
 // write publishes a record and returns at once; wait says when it is stored.
 func (u *usageLog) write(rec *subjects.UsageRecord) *pendingRecord {
-	p := &pendingRecord{u: u, rec: rec}
-	p.future, p.err = u.publish(rec)
+	p := &pendingRecord{u: u, rec: rec, ack: make(chan acked, 1)}
+	u.publish(rec, p.ack)
 	return p
 }
 
-func (u *usageLog) publish(rec *subjects.UsageRecord) (jetstream.PubAckFuture, error) {
-	return u.js.PublishMsgAsync(&nats.Msg{
+func (u *usageLog) publish(rec *subjects.UsageRecord, to chan<- acked) {
+	u.js.publish(&nats.Msg{
 		Subject: subjects.UsageSubject(rec.Provider, rec.Process),
 		Header:  nats.Header{jetstream.MsgIDHeader: []string{subjects.UsageMsgID(rec.ID)}},
 		Data:    rec.AppendJSON(make([]byte, 0, 1024)),
-	})
+	}, to)
 }
 
 // wait returns when the record is stored, or has gone to the keeper: in either
@@ -77,39 +77,31 @@ func (u *usageLog) publish(rec *subjects.UsageRecord) (jetstream.PubAckFuture, e
 func (p *pendingRecord) wait() {
 	base := p.rec.ID
 	for run := 2; ; run++ {
-		ack, err := p.ack()
+		ack := p.acked()
 		switch {
-		case err != nil:
-			p.u.log.Warn("usage record not stored; kept for later", "call", base, "error", err)
+		case ack.err != nil:
+			p.u.log.Warn("usage record not stored; kept for later", "call", base, "error", ack.err)
 			p.u.sys.send(p.u.keeper, stranded{p.rec})
 			return
-		case !ack.Duplicate:
-			p.u.noteSeq(ack.Sequence)
+		case !ack.duplicate:
+			p.u.noteSeq(ack.seq)
 			return
 		}
 		p.rec.ID = runID(base, run)
-		p.future, p.err = p.u.publish(p.rec)
+		p.u.publish(p.rec, p.ack)
 	}
 }
 
-func (p *pendingRecord) ack() (*jetstream.PubAck, error) {
-	if p.err != nil {
-		return nil, p.err
+// acked waits for the acknowledgement. A stream that nobody leads for a moment
+// is asked twice more.
+func (p *pendingRecord) acked() acked {
+	ack := <-p.ack
+	for tries := 0; tries < 2 && errors.Is(ack.err, jetstream.ErrNoStreamResponse); tries++ {
+		time.Sleep(minRetryDelay)
+		p.u.publish(p.rec, p.ack)
+		ack = <-p.ack
 	}
-	return waitAck(p.future)
-}
-
-func waitAck(f jetstream.PubAckFuture) (*jetstream.PubAck, error) {
-	t := time.NewTimer(ackTimeout)
-	defer t.Stop()
-	select {
-	case ack := <-f.Ok():
-		return ack, nil
-	case err := <-f.Err():
-		return nil, err
-	case <-t.C:
-		return nil, errors.New("no acknowledgement in time")
-	}
+	return ack
 }
 
 func (u *usageLog) noteSeq(seq uint64) {
@@ -249,18 +241,15 @@ type storeEvent struct {
 // retry runs beside the keeper: it stores kept records in order and reports.
 // A duplicate here is our own earlier try, which did arrive.
 func (u *usageLog) retry(keeper *actor.PID, batch []*subjects.UsageRecord) {
+	reply := make(chan acked, 1)
 	for i, rec := range batch {
-		f, err := u.publish(rec)
-		if err == nil {
-			var ack *jetstream.PubAck
-			if ack, err = waitAck(f); err == nil {
-				u.noteSeq(ack.Sequence)
-			}
-		}
-		if err != nil {
-			u.sys.send(keeper, retried{stored: i, err: err})
+		u.publish(rec, reply)
+		ack := <-reply
+		if ack.err != nil {
+			u.sys.send(keeper, retried{stored: i, err: ack.err})
 			return
 		}
+		u.noteSeq(ack.seq)
 	}
 	u.sys.send(keeper, retried{stored: len(batch)})
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-llm/sluice/subjects"
 )
@@ -26,36 +25,28 @@ type fakeLog struct {
 	ids    []string
 }
 
-type fakeAck struct {
-	ok  chan *jetstream.PubAck
-	err chan error
-}
-
-func (a fakeAck) Ok() <-chan *jetstream.PubAck { return a.ok }
-func (a fakeAck) Err() <-chan error            { return a.err }
-func (a fakeAck) Msg() *nats.Msg               { return nil }
-
-func (l *fakeLog) PublishMsgAsync(m *nats.Msg, _ ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
+func (l *fakeLog) publish(m *nats.Msg, to chan<- acked) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a := fakeAck{make(chan *jetstream.PubAck, 1), make(chan error, 1)}
 	var rec subjects.UsageRecord
 	if err := json.Unmarshal(m.Data, &rec); err != nil {
-		return nil, err
+		to <- acked{err: err}
+		return
 	}
 	switch {
 	case l.err != nil:
-		a.err <- l.err
-		return a, nil
+		to <- acked{err: l.err}
+		return
 	case slices.Contains(l.ids, rec.ID):
-		a.ok <- &jetstream.PubAck{Duplicate: true, Sequence: uint64(slices.Index(l.ids, rec.ID) + 1)}
-		return a, nil
+		to <- acked{duplicate: true, seq: uint64(slices.Index(l.ids, rec.ID) + 1)}
+		return
 	}
 	l.ids = append(l.ids, rec.ID)
-	if !l.silent {
-		a.ok <- &jetstream.PubAck{Sequence: uint64(len(l.ids))}
+	if l.silent {
+		time.AfterFunc(ackTimeout, func() { to <- acked{err: errNoAck} })
+		return
 	}
-	return a, nil
+	to <- acked{seq: uint64(len(l.ids))}
 }
 
 func (l *fakeLog) set(err error, silent bool) {
