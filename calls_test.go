@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
 
 	sluice "github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/fakeopenai"
@@ -370,8 +371,15 @@ func TestDeadline(t *testing.T) {
 }
 
 // TestHangUps: a third of the callers leave at random points, over HTTP and
-// NATS; all slots come back (newRig checks) and the rest are answered.
+// NATS; all slots come back (newRig checks), no goroutine is left, and the rest
+// are answered.
 func TestHangUps(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { // runs last: the node and the upstream are closed
+		http.DefaultClient.CloseIdleConnections()
+		// protoactor waits a second after a message to a stopped actor.
+		goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("github.com/asynkron/protoactor-go/actor.NewDeadLetter.NewThrottle.func4.1"))
+	})
 	up := fakeopenai.New(fakeopenai.WithScript(func(n int, _ *fakeopenai.Request) fakeopenai.Behaviour {
 		return fakeopenai.Behaviour{Latency: time.Duration(n%7) * time.Millisecond, ChunkDelay: time.Duration(n%3) * time.Millisecond}
 	})).Start(t)
