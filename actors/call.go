@@ -320,16 +320,32 @@ func chainEnd(errs []*subjects.Error) *subjects.Error {
 // held; a stream that has begun is not tried again.
 func (c *call) tryProvider(cand subjects.Candidate) (*wire.Response, error) {
 	start, spent := time.Now(), c.provider
-	var resp *wire.Response
-	_, err := c.e.retry.WithContext(c.ctx).GetWithExecution(func(x failsafe.Execution[*wire.Response]) (*wire.Response, error) {
-		r, err := c.attempt(cand, x.Retries())
-		resp = r
-		if err != nil && (c.begun || c.tooLateToRetry(err)) {
-			err = &finalError{err}
-		}
-		return r, err
-	})
+	resp, err := c.try(cand, 0)
+	if c.e.worthRetrying(err) {
+		resp, err = c.tryAgain(cand, resp, err)
+	}
 	c.queued += time.Since(start) - (c.provider - spent)
+	return resp, err
+}
+
+// tryAgain goes on after a first try by the retry policy, which is given that
+// try's outcome as its own first.
+func (c *call) tryAgain(cand subjects.Candidate, resp *wire.Response, err error) (*wire.Response, error) {
+	_, err = c.e.retry.WithContext(c.ctx).GetWithExecution(func(x failsafe.Execution[*wire.Response]) (*wire.Response, error) {
+		if x.Retries() > 0 {
+			resp, err = c.try(cand, x.Retries())
+		}
+		return resp, err
+	})
+	return resp, err
+}
+
+// try makes one attempt and marks an error after which there must be no other.
+func (c *call) try(cand subjects.Candidate, n int) (*wire.Response, error) {
+	resp, err := c.attempt(cand, n)
+	if err != nil && (c.begun || c.tooLateToRetry(err)) {
+		err = &finalError{err}
+	}
 	return resp, err
 }
 
@@ -387,7 +403,7 @@ func (c *call) ask(cand subjects.Candidate, n int) (resp *wire.Response, err err
 	defer c.recovered("provider", &err)
 	ctx := c.ctx
 	pc := c.e.cfg.Providers[cand.Provider]
-	if pc != nil && pc.Timeout > 0 {
+	if pc != nil && pc.Timeout > 0 && !endsWithin(ctx, pc.Timeout) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, pc.Timeout)
 		defer cancel()
@@ -400,6 +416,12 @@ func (c *call) ask(cand subjects.Candidate, n int) (resp *wire.Response, err err
 	c.enc = wire.NewStreamEncoder(c.req.Wire, &c.req.Head, c.id, cand.Model)
 	c.held = nil
 	return p.Stream(ctx, job, c.event)
+}
+
+// endsWithin reports whether ctx ends by itself before d has passed.
+func endsWithin(ctx context.Context, d time.Duration) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && time.Until(deadline) <= d
 }
 
 // maxHeld bounds the events without output that are held back.
