@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"syscall"
+	"time"
 
 	"github.com/sluice-llm/sluice/subjects"
 )
@@ -13,7 +14,7 @@ import (
 // transportError classifies a failure below HTTP: never reached, out of time,
 // or cut. Its text names the host and never the URL.
 func transportError(ctx context.Context, r *Request, err error) *subjects.Error {
-	if ctx.Err() != nil {
+	if over(ctx) {
 		return ended(ctx)
 	}
 	host := r.host()
@@ -31,6 +32,15 @@ func transportError(ctx context.Context, r *Request, err error) *subjects.Error 
 		return subjects.Errorf(subjects.KindProviderUnavailable, "cannot connect to %s: %s", host, why).WithCause(err)
 	}
 	return subjects.Errorf(subjects.KindProvider, "the connection to %s was cut before the answer was whole", host).WithCause(err)
+}
+
+// over reports whether ctx has ended. A socket's deadline, which is ctx's, may be
+// noticed a moment before ctx's own timer.
+func over(ctx context.Context) bool {
+	if at, ok := ctx.Deadline(); ok && time.Until(at) <= 0 {
+		<-ctx.Done()
+	}
+	return ctx.Err() != nil
 }
 
 // ended is the error of a context that is over. A cause that is an *Error is
