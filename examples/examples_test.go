@@ -22,6 +22,9 @@ import (
 	"github.com/sluice-llm/sluice/subjects"
 )
 
+// scratch is the folder of what is built for the tests; "" = none was needed.
+var scratch string
+
 // tools are the programs that run the examples, made once.
 var tools = sync.OnceValues(func() (dir string, err error) {
 	if out, err := exec.Command("./install.sh").CombinedOutput(); err != nil {
@@ -30,6 +33,7 @@ var tools = sync.OnceValues(func() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "sluice-examples-"); err != nil {
 		return "", err
 	}
+	scratch = dir
 	for name, pkg := range map[string]string{"complete": "./go", "sluice": "../cmd/sluice"} {
 		if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, name), pkg).CombinedOutput(); err != nil {
 			return dir, fmt.Errorf("go build %s: %w\n%s", pkg, err, out)
@@ -40,8 +44,8 @@ var tools = sync.OnceValues(func() (dir string, err error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, _ := tools(); dir != "" {
-		_ = os.RemoveAll(dir)
+	if scratch != "" {
+		_ = os.RemoveAll(scratch)
 	}
 	os.Exit(code)
 }

@@ -106,6 +106,9 @@ func documents(t *testing.T) []string {
 	return out
 }
 
+// scratch is the folder of what is built for the tests; "" = none was needed.
+var scratch string
+
 // kit is what runs the examples: the built program and the installed packages.
 var kit = sync.OnceValues(func() (bin string, err error) {
 	install := exec.Command("examples/install.sh")
@@ -116,6 +119,7 @@ var kit = sync.OnceValues(func() (bin string, err error) {
 	if bin, err = os.MkdirTemp("", "sluice-docs-"); err != nil {
 		return "", err
 	}
+	scratch = bin
 	build := exec.Command("go", "build", "-o", filepath.Join(bin, "sluice"), "./cmd/sluice")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
@@ -126,8 +130,8 @@ var kit = sync.OnceValues(func() (bin string, err error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if bin, _ := kit(); bin != "" {
-		_ = os.RemoveAll(bin)
+	if scratch != "" {
+		_ = os.RemoveAll(scratch)
 	}
 	os.Exit(code)
 }
