@@ -56,7 +56,8 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 	}
-	log := a.logger(c.LogLevel)
+	log, flush := a.logger(c.LogLevel)
+	defer flush()
 	if c.Creds != "" && c.NATSURL == "" {
 		log.Warn("--creds does nothing without --nats-url: the embedded server knows its own node")
 	}
@@ -88,17 +89,6 @@ func (c *serveCmd) options(a *app, log *slog.Logger) *nodeOptions {
 		o.NATSListen = "127.0.0.1:4222"
 	}
 	return o
-}
-
-// logger logs to stderr: text for people, JSON for machines.
-func (a *app) logger(level string) *slog.Logger {
-	var l slog.Level
-	_ = l.UnmarshalText([]byte(level)) // one of the enum
-	opts := &slog.HandlerOptions{Level: l}
-	if a.err.tty {
-		return slog.New(slog.NewTextHandler(a.err, opts))
-	}
-	return slog.New(slog.NewJSONHandler(a.err, opts))
 }
 
 // urls lists where the node is reached.
