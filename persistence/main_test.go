@@ -3,6 +3,7 @@ package persistence
 import (
 	"bufio"
 	"encoding/base64"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/sluice-llm/sluice/subjects"
 )
+
+var kills = flag.Int("kills", 20, "how often TestKill kills the writer")
 
 // childEnv makes the test binary a writer that is to be killed: its value is the folder.
 const childEnv = "SLUICE_PERSISTENCE_CHILD"
@@ -96,13 +99,13 @@ func killed(t *testing.T, dir string, enough func() bool) (applied uint64) {
 	return applied
 }
 
-// The process is killed at any moment, 20 times over: each time the database is
+// The process is killed at any moment, again and again: each time the database is
 // whole and its cursor counts its rows.
 func TestKill(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "usage")
 	r := newRand(uint64(os.Getpid()))
 	last := uint64(0)
-	for kill := range 20 {
+	for kill := range *kills {
 		lines := 1 + r.IntN(40)
 		if applied := killed(t, dir, func() bool { lines--; return lines == 0 }); applied > 0 {
 			last = applied
@@ -124,5 +127,5 @@ func TestKill(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d rows survived 20 kills", last)
+	t.Logf("%d rows survived %d kills", last, *kills)
 }
