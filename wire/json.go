@@ -125,19 +125,21 @@ func skipSpace(s string, i int) int {
 	return i
 }
 
-// skipString returns the index after the string that starts at s[i].
+// skipString returns the index after the string that starts at s[i]. A quote
+// ends it unless an odd number of backslashes stands before the quote.
 func skipString(s string, i int) int {
-	for i++; ; {
-		if i = plainEnd(s, i); i >= len(s) {
+	for end := i + 1; ; end++ {
+		q := strings.IndexByte(s[end:], '"')
+		if q < 0 {
 			return len(s)
 		}
-		switch s[i] {
-		case '"':
-			return i + 1
-		case '\\':
-			i += 2
-		default:
-			i++
+		end += q
+		k := end
+		for k > i+1 && s[k-1] == '\\' {
+			k--
+		}
+		if (end-k)%2 == 0 {
+			return end + 1
 		}
 	}
 }
