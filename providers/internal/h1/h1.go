@@ -46,7 +46,7 @@ type Transport struct {
 var _ http.RoundTripper = (*Transport)(nil)
 
 const (
-	readBuffer = 16 << 10
+	readBuffer = 4 << 10
 	// maxInterim bounds the 1xx answers before the real one.
 	maxInterim = 10
 )
