@@ -239,7 +239,7 @@ func (w *writer) makeRoom(m *measured) error {
 		n := len(m.names.provider) + len(m.names.process) + len(m.names.model)
 		count = 2 + int64(len(resolutions))
 		// A name's bytes may triple by escaping; 128 is for fixed parts and Badger's own.
-		size = int64(len(m.value) + len(m.id) + len(resolutions)*(3*n+countersLen) + 4*128)
+		size = int64(len(m.data) + len(m.id) + len(resolutions)*(3*n+countersLen) + 4*128)
 	}
 	if w.count+count <= w.s.maxCount && w.bytes+size <= w.s.maxBytes {
 		return nil
@@ -264,7 +264,7 @@ func entryBytes(key []byte, value int) int64 { return int64(len(key) + value + 1
 
 func (w *writer) putRow(m *measured) error {
 	ref := rowRef{m.ms, w.cur.gen, w.cur.seq}
-	if err := w.put(ref.key(), m.value); err != nil {
+	if err := w.put(ref.key(), w.s.packer.pack(m.data)); err != nil {
 		return err
 	}
 	if err := w.put(idKey(m.id, m.ms), ref.append([]byte{version})); err != nil {

@@ -82,6 +82,7 @@ type Store struct {
 	closeWait time.Duration
 	readers   sync.RWMutex  // read-held by every reader: Badger's Close takes the pages away
 	writer    chan struct{} // holds one value while Apply works
+	packer    packer        // the writer's
 	broken    atomic.Bool
 
 	maxCount, maxBytes int64 // what one transaction may hold

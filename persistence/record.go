@@ -27,7 +27,7 @@ type measured struct {
 	ms     uint64
 	names  names
 	counts counters
-	value  []byte // of the row
+	data   []byte // JSON
 }
 
 func (m *measured) minute() int64 { return int64(m.ms / 60_000) }
@@ -60,7 +60,7 @@ func measure(data []byte, r *subjects.UsageRecord) (*measured, error) {
 		ms:     uint64(min(max(r.Timestamp.UnixMilli(), 0), maxTime)),
 		names:  names{cutName(r.Provider), cutName(r.Process), cutName(r.Model)},
 		counts: countersOf(r),
-		value:  packRow(data),
+		data:   data,
 	}, nil
 }
 

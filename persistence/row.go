@@ -30,17 +30,21 @@ const rowDictText = `"CANCELLED","NO_PROVIDER","PROVIDER_UNAVAILABLE","PROVIDER_
 	`"chain_position":0,"attempt_trail":[{"provider":"claude-code","model":"claude-sonnet-4.5","outcome":"ok","ms":1000}],` +
 	`"prompt_preview":"`
 
-// packRow makes a row's value of its JSON.
-func packRow(data []byte) []byte {
-	buf := make([]byte, 1+s2.MaxEncodedLen(len(data)))
-	packed := rowDict.Encode(buf[1:], data)
-	if len(packed) >= len(data) {
-		return append([]byte{rowPlain}, data...)
+// packer makes rows' values of their JSON. It keeps a buffer.
+type packer struct{ buf []byte }
+
+// pack returns a new slice: Badger keeps it.
+func (p *packer) pack(data []byte) []byte {
+	if n := s2.MaxEncodedLen(len(data)); n > len(p.buf) {
+		p.buf = make([]byte, n)
 	}
-	// Badger keeps the value until it is flushed, so not with the room to spare.
-	value := make([]byte, 1, 1+len(packed))
-	value[0] = rowPacked
-	return append(value, packed...)
+	format, body := byte(rowPacked), rowDict.Encode(p.buf, data)
+	if len(body) >= len(data) {
+		format, body = rowPlain, data
+	}
+	value := make([]byte, 1, 1+len(body))
+	value[0] = format
+	return append(value, body...)
 }
 
 // unpackRow makes a copy of a row's JSON from its value.
