@@ -148,6 +148,40 @@ func TestReadAck(t *testing.T) {
 	}
 }
 
+// TestFreshRecords: only the record whose JSON came back is given, once.
+func TestFreshRecords(t *testing.T) {
+	fresh := &freshRecords{}
+	add := func(seq uint64, rec *subjects.UsageRecord) []byte {
+		data := rec.AppendJSON(nil)
+		fresh.put(seq, &pendingRecord{rec: rec, data: data})
+		return data
+	}
+	a, bad := record("a"), record("b")
+	bad.Model = "\xff"
+	dataA, dataBad := add(1, a), add(2, bad)
+	for _, c := range []struct {
+		name string
+		seq  uint64
+		data []byte
+		want *subjects.UsageRecord
+	}{
+		{"another record at its sequence", 1, dataBad, nil},
+		{"a sequence that nobody wrote", 3, dataA, nil},
+		{"itself", 1, dataA, a},
+		{"again", 1, dataA, nil},
+		{"a name that is not UTF-8", 2, dataBad, nil},
+	} {
+		if got := fresh.take(c.seq, c.data); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+	first := add(5, a)
+	add(5+uint64(len(fresh)), record("c"))
+	if fresh.take(5, first) != nil {
+		t.Error("an overwritten record came back")
+	}
+}
+
 // BenchmarkUsageWrite is one record, published and acknowledged.
 func BenchmarkUsageWrite(b *testing.B) {
 	a, _ := testStream(b)

@@ -82,6 +82,7 @@ type pump struct {
 	actor *actor.PID
 	js    jetstream.JetStream
 	store *persistence.Store
+	fresh *freshRecords
 	log   *slog.Logger
 }
 
@@ -197,6 +198,9 @@ func (p *pump) apply(ctx context.Context, identity string, in <-chan persistence
 			return err
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+		for i := range batch {
+			batch[i].Record = p.fresh.take(batch[i].Seq, batch[i].Data)
 		}
 		if _, err := p.store.Apply(identity, batch); err != nil {
 			return err

@@ -109,7 +109,7 @@ func NewEngine(o Options) *Engine {
 	e.peers = e.sys.spawn(&peers{nodes: map[string]peer{}, changed: e.changed})
 	e.retry = failsafe.With(e.retryPolicy())
 	e.refresh()
-	p := &pump{sys: e.sys, actor: e.progress, js: o.JS, store: o.Store, log: o.Log}
+	p := &pump{sys: e.sys, actor: e.progress, js: o.JS, store: o.Store, fresh: &e.usage.fresh, log: o.Log}
 	e.background(func() { p.run(e.base) })
 	e.background(func() { e.keepStatus() })
 	e.background(func() { e.every(time.Second, e.watchDisk) })

@@ -1,11 +1,13 @@
 package actors
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/nats-io/nats.go"
@@ -31,6 +33,8 @@ type usageLog struct {
 	refusal atomic.Pointer[subjects.Error]
 	// lastSeq is the highest stream sequence acknowledged to this node.
 	lastSeq atomic.Uint64
+	// fresh has records that the database has not taken yet.
+	fresh freshRecords
 }
 
 // publisher is what the usage log needs of JetStream: it sends m and gives to,
@@ -50,24 +54,27 @@ func (u *usageLog) refuse() *subjects.Error { return u.refusal.Load() }
 
 // pendingRecord is one record on its way into the log.
 type pendingRecord struct {
-	u   *usageLog
-	rec *subjects.UsageRecord
-	ack chan acked
+	u    *usageLog
+	rec  *subjects.UsageRecord
+	ack  chan acked
+	data []byte // as published
 }
 
 // write publishes a record and returns at once; wait says when it is stored.
 func (u *usageLog) write(rec *subjects.UsageRecord) *pendingRecord {
 	p := &pendingRecord{u: u, rec: rec, ack: make(chan acked, 1)}
-	u.publish(rec, p.ack)
+	p.data = u.publish(rec, p.ack)
 	return p
 }
 
-func (u *usageLog) publish(rec *subjects.UsageRecord, to chan<- acked) {
+func (u *usageLog) publish(rec *subjects.UsageRecord, to chan<- acked) (data []byte) {
+	data = rec.AppendJSON(make([]byte, 0, 1024))
 	u.js.publish(&nats.Msg{
 		Subject: subjects.UsageSubject(rec.Provider, rec.Process),
 		Header:  nats.Header{jetstream.MsgIDHeader: []string{subjects.UsageMsgID(rec.ID)}},
-		Data:    rec.AppendJSON(make([]byte, 0, 1024)),
+		Data:    data,
 	}, to)
+	return data
 }
 
 // wait returns when the record is stored, or has gone to the keeper: in either
@@ -84,11 +91,12 @@ func (p *pendingRecord) wait() {
 			p.u.sys.send(p.u.keeper, stranded{p.rec})
 			return
 		case !ack.duplicate:
+			p.u.fresh.put(ack.seq, p)
 			p.u.noteSeq(ack.seq)
 			return
 		}
 		p.rec.ID = runID(base, run)
-		p.u.publish(p.rec, p.ack)
+		p.data = p.u.publish(p.rec, p.ack)
 	}
 }
 
@@ -98,10 +106,34 @@ func (p *pendingRecord) acked() acked {
 	ack := <-p.ack
 	for tries := 0; tries < 2 && errors.Is(ack.err, jetstream.ErrNoStreamResponse); tries++ {
 		time.Sleep(minRetryDelay)
-		p.u.publish(p.rec, p.ack)
+		p.data = p.u.publish(p.rec, p.ack)
 		ack = <-p.ack
 	}
 	return ack
+}
+
+// freshRecords keeps what this node has just written, so that the pump need not
+// decode it when it comes back from the stream. A newer record may take an
+// older one's place: then the pump decodes.
+type freshRecords [512]atomic.Pointer[pendingRecord]
+
+// put adds a stored record, which must not change any more.
+func (f *freshRecords) put(seq uint64, p *pendingRecord) { f[seq%uint64(len(f))].Store(p) }
+
+// take returns the record whose JSON is data and forgets it; nil = not known.
+// Names that are not UTF-8 read differently in the JSON.
+func (f *freshRecords) take(seq uint64, data []byte) *subjects.UsageRecord {
+	at := &f[seq%uint64(len(f))]
+	p := at.Load()
+	if p == nil || !bytes.Equal(p.data, data) {
+		return nil
+	}
+	at.CompareAndSwap(p, nil)
+	r := p.rec
+	if !utf8.ValidString(r.ID) || !utf8.ValidString(r.Provider) || !utf8.ValidString(r.Process) || !utf8.ValidString(r.Model) {
+		return nil
+	}
+	return r
 }
 
 func (u *usageLog) noteSeq(seq uint64) {
