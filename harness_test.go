@@ -124,11 +124,6 @@ func recentRows(ctx context.Context, t testing.TB, tr subjects.Transport) []subj
 	return reply.Calls
 }
 
-// prompt is a native request with a class marker that the upstream sees.
-func prompt(class string, n int) *subjects.Request {
-	return ask(fmt.Sprintf("question %d of class %s", n, class))
-}
-
 // openAIMsg is an openai-chat request whose user field tells the upstream the class.
 func openAIMsg(class, callID string, stream bool) *subjects.Msg {
 	h := subjects.Header{subjects.HeaderWire: {"openai-chat"}}

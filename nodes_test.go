@@ -69,6 +69,22 @@ func TestTwoNodes(t *testing.T) {
 		t.Errorf("the provider's error over a hop: %v", err)
 	}
 	gate.Shut()
+	cancelOverHop(ctx, t, asked, host, gate, up)
+	gate.Open()
+	for _, node := range []*sluice.Node{asked, host} { // each has the whole log
+		checkHopRows(ctx, t, node, up)
+	}
+	if c := up.Counts(); c.Peak > 2 {
+		t.Errorf("%d at once, the hosting node's cap is 2", c.Peak)
+	}
+	if err := host.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cancelOverHop cancels a call that runs on the other node.
+func cancelOverHop(ctx context.Context, t *testing.T, asked, host *sluice.Node, gate *fakeopenai.Gate, up *fakeopenai.Server) {
+	t.Helper()
 	end := make(chan error, 1)
 	go func() {
 		m := openAIMsg(subjects.ClassInteractive, "to-cancel", false)
@@ -87,32 +103,29 @@ func TestTwoNodes(t *testing.T) {
 	if err := up.Wait(ctx, func(s fakeopenai.Snapshot) bool { return s.All.Aborted == 1 && s.All.InFlight == 0 }); err != nil {
 		t.Error(err)
 	}
-	gate.Open()
-	for _, node := range []*sluice.Node{asked, host} { // each has the whole log
-		rows := recentRows(ctx, t, node.Client())
-		for len(rows) < 6 {
-			if ctx.Err() != nil {
-				t.Fatalf("%d rows", len(rows))
-			}
-			rows = recentRows(ctx, t, node.Client())
+}
+
+// checkHopRows holds that a node's log has each call once, with what the
+// upstream reported.
+func checkHopRows(ctx context.Context, t *testing.T, node *sluice.Node, up *fakeopenai.Server) {
+	t.Helper()
+	rows := recentRows(ctx, t, node.Client())
+	for len(rows) < 6 {
+		if ctx.Err() != nil {
+			t.Fatalf("%d rows", len(rows))
 		}
-		var input, output int64
-		for _, row := range rows {
-			if row.Provider != "openai" || row.Process != subjects.UnknownProcess || strings.Contains(row.ID, "~") {
-				t.Errorf("row %+v", row)
-			}
-			if row.Outcome == "ok" {
-				input, output = input+row.InputTokens+row.CacheReadTokens, output+row.OutputTokens
-			}
+		rows = recentRows(ctx, t, node.Client())
+	}
+	var input, output int64
+	for _, row := range rows {
+		if row.Provider != "openai" || row.Process != subjects.UnknownProcess || strings.Contains(row.ID, "~") {
+			t.Errorf("row %+v", row)
 		}
-		if c := up.Counts(); len(rows) != 6 || input != c.PromptTokens || output != c.CompletionTokens {
-			t.Errorf("%d rows, %d in, %d out; the upstream reported %+v", len(rows), input, output, c)
+		if row.Outcome == "ok" {
+			input, output = input+row.InputTokens+row.CacheReadTokens, output+row.OutputTokens
 		}
 	}
-	if c := up.Counts(); c.Peak > 2 {
-		t.Errorf("%d at once, the hosting node's cap is 2", c.Peak)
-	}
-	if err := host.Close(); err != nil {
-		t.Fatal(err)
+	if c := up.Counts(); len(rows) != 6 || input != c.PromptTokens || output != c.CompletionTokens {
+		t.Errorf("%d rows, %d in, %d out; the upstream reported %+v", len(rows), input, output, c)
 	}
 }

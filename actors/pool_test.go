@@ -146,7 +146,6 @@ type hammer struct {
 	rng    *rand.Rand
 	models []string
 	calls  []*hammerCall
-	starts map[string]int
 	ended  int
 }
 

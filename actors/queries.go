@@ -224,9 +224,11 @@ func (e *Engine) Answer(ctx context.Context, q Query, body []byte) (m *subjects.
 	}()
 	out, err := q(ctx, body)
 	if err == nil {
-		var data []byte
-		if data, err = json.Marshal(out); err == nil {
-			return &subjects.Msg{Data: data}
+		var data bytes.Buffer
+		enc := json.NewEncoder(&data)
+		enc.SetEscapeHTML(false) // a summary has arrows in it
+		if err = enc.Encode(out); err == nil {
+			return &subjects.Msg{Data: bytes.TrimSuffix(data.Bytes(), []byte("\n"))}
 		}
 	}
 	return subjects.AsError(err).Msg()

@@ -275,11 +275,9 @@ func slowestAt(xs []exchange, at time.Time) time.Duration {
 	return slowest
 }
 
-// TestWitness holds the witness itself against the recorded answers of a server.
-func TestWitness(t *testing.T) {
-	const (
-		whole  = `{"choices":[{"finish_reason":"length","index":0,"message":{"role":"assistant","content":" Paris"}}],"usage":{"completion_tokens":40,"prompt_tokens":13,"total_tokens":53,"prompt_tokens_details":{"cached_tokens":3}}}`
-		chunks = `data: {"choices":[{"finish_reason":null,"index":0,"delta":{"role":"assistant","content":null}}]}
+const (
+	witnessWhole  = `{"choices":[{"finish_reason":"length","index":0,"message":{"role":"assistant","content":" Paris"}}],"usage":{"completion_tokens":40,"prompt_tokens":13,"total_tokens":53,"prompt_tokens_details":{"cached_tokens":3}}}`
+	witnessChunks = `data: {"choices":[{"finish_reason":null,"index":0,"delta":{"role":"assistant","content":null}}]}
 
 data: {"choices":[{"finish_reason":null,"index":0,"delta":{"content":" Пари"}}]}
 
@@ -292,9 +290,12 @@ data: {"choices":[],"usage":{"completion_tokens":2,"prompt_tokens":30,"total_tok
 data: [DONE]
 
 `
-	)
-	hold := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+)
+
+// scripted is a model server of three answers: whole, a stream cut anywhere, and
+// one that never ends; hold is closed once that one's caller has gone.
+func scripted(hold chan<- struct{}) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		switch {
 		case bytes.Contains(body, []byte("hang")):
@@ -305,15 +306,21 @@ data: [DONE]
 			close(hold)
 		case bytes.Contains(body, []byte(`"stream":true`)):
 			rw.Header().Set("Content-Type", "text/event-stream")
-			for i := 0; i < len(chunks); i += 7 { // cut anywhere
-				io.WriteString(rw, chunks[i:min(i+7, len(chunks))])
+			for i := 0; i < len(witnessChunks); i += 7 { // cut anywhere
+				io.WriteString(rw, witnessChunks[i:min(i+7, len(witnessChunks))])
 				http.NewResponseController(rw).Flush()
 			}
 		default:
 			rw.Header().Set("Content-Type", "application/json; charset=utf-8")
-			io.WriteString(rw, whole)
+			io.WriteString(rw, witnessWhole)
 		}
-	}))
+	})
+}
+
+// TestWitness holds the witness itself against the recorded answers of a server.
+func TestWitness(t *testing.T) {
+	hold := make(chan struct{})
+	server := httptest.NewServer(scripted(hold))
 	t.Cleanup(server.Close)
 	w, at := newWitness(t, server.URL)
 
@@ -339,10 +346,10 @@ data: [DONE]
 		}
 		return string(b)
 	}
-	if got := read(`{"messages":[{"role":"user","content":"one"}]}`); got != whole {
+	if got := read(`{"messages":[{"role":"user","content":"one"}]}`); got != witnessWhole {
 		t.Errorf("the answer was changed: %s", got)
 	}
-	if got := read(`{"messages":[{"role":"user","content":[{"type":"text","text":"two"}]}],"stream":true}`); got != chunks {
+	if got := read(`{"messages":[{"role":"user","content":[{"type":"text","text":"two"}]}],"stream":true}`); got != witnessChunks {
 		t.Errorf("the stream was changed: %s", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
