@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// BeforeFirst, as the value of CutAfterChunks, ErrorAfterChunks or
-// HangAfterChunks, means before the first chunk.
+// BeforeFirst means before the first chunk, as the value of CutAfterChunks,
+// ErrorAfterChunks or HangAfterChunks.
 const BeforeFirst = -1
 
 // Behaviour says what the server does with one request. The zero value answers
