@@ -67,7 +67,8 @@ func squeeze(s string) (string, int) {
 	b.Grow(min(len(s), 2*previewRunes))
 	n, gap := 0, false
 	for _, c := range s {
-		if unicode.IsSpace(c) || unicode.IsControl(c) {
+		plain := ' ' < c && c < 0x7f // as most are
+		if !plain && (unicode.IsSpace(c) || unicode.IsControl(c)) {
 			gap = n > 0
 			continue
 		}
