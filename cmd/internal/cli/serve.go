@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"strings"
 	"time"
 )
@@ -57,7 +56,6 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 	}
-	setGC(a.env)
 	log, flush := a.logger(c.LogLevel)
 	defer flush()
 	if c.Creds != "" && c.NATSURL == "" {
@@ -91,18 +89,6 @@ func (c *serveCmd) options(a *app, log *slog.Logger) *nodeOptions {
 		o.NATSListen = "127.0.0.1:4222"
 	}
 	return o
-}
-
-// gcPercent is GOGC where the operator has not set it. Most of a node's heap are
-// the buffers of the NATS server and the database, which have no pointers: to
-// collect twice as often costs little and keeps a third less memory. No memory
-// limit is set: with long prompts under way it would cost much more than that.
-const gcPercent = 50
-
-func setGC(env environ) {
-	if env.get("GOGC") == "" && env.get("GOMEMLIMIT") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
 }
 
 // urls lists where the node is reached.
