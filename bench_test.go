@@ -23,8 +23,10 @@ func BenchmarkCall(b *testing.B) {
 	}
 	defer nc.Close()
 	msg := func() *subjects.Msg {
-		return &subjects.Msg{Subject: subjects.Complete(subjects.ClassInteractive),
-			Header: subjects.Header{subjects.HeaderWire: {"openai-chat"}}, Data: openAIBody}
+		return &subjects.Msg{
+			Subject: subjects.Complete(subjects.ClassInteractive),
+			Header:  subjects.Header{subjects.HeaderWire: {"openai-chat"}}, Data: openAIBody,
+		}
 	}
 	for _, bench := range []struct {
 		name string

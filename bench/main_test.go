@@ -88,8 +88,10 @@ func TestChildrenEnd(t *testing.T) {
 	needsProc(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	b := &bench{p: &plan{targets: []string{targetDirect, targetFloor}, latencies: []time.Duration{0}, concurrency: []int{1}, modes: []string{modePlain}, rounds: 1},
-		errw: io.Discard, samples: map[cell]map[string][]sample{}, sent: map[string]int64{}}
+	b := &bench{
+		p:    &plan{targets: []string{targetDirect, targetFloor}, latencies: []time.Duration{0}, concurrency: []int{1}, modes: []string{modePlain}, rounds: 1},
+		errw: io.Discard, samples: map[cell]map[string][]sample{}, sent: map[string]int64{},
+	}
 	if err := b.start(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -355,8 +357,11 @@ func TestFigures(t *testing.T) {
 	all := map[string][]sample{
 		targetDirect: {{p50: 10 * us, p99: 20 * us}, {p50: 30 * us, p99: 50 * us}, {p50: 10 * us, p99: 20 * us}},
 		targetFloor:  {{cpu: 50 * us, p50: 60 * us}, {cpu: 100 * us, p50: 90 * us}, {cpu: 60 * us, p50: 70 * us}},
-		targetHTTP: {{cpu: 60 * us, p50: 110 * us, p99: 120 * us, calls: 1, memory: memory{Peak: 7}},
-			{cpu: 110 * us, p50: 230 * us, p99: 150 * us, calls: 2, failed: 1}, {cpu: 78 * us, p50: 110 * us, p99: 120 * us, calls: 3}},
+		targetHTTP: {
+			{cpu: 60 * us, p50: 110 * us, p99: 120 * us, calls: 1, memory: memory{Peak: 7}},
+			{cpu: 110 * us, p50: 230 * us, p99: 150 * us, calls: 2, failed: 1},
+			{cpu: 78 * us, p50: 110 * us, p99: 120 * us, calls: 3},
+		},
 	}
 	w := newRow(c, targetHTTP, all)
 	if w.CPU != 78 || w.CPULow != 60 || w.CPUHigh != 110 || *w.FloorRatio != 1.2 || *w.AddedP50 != 100 || *w.AddedP99 != 100 || w.Calls != 6 || w.FailedCalls != 1 || w.PeakRSS != 7 {

@@ -247,8 +247,10 @@ func (b *bench) one(ctx context.Context, c cell, target string) (sample, error) 
 	if err != nil {
 		return sample{}, err
 	}
-	s := sample{cpu: (cpu1 - cpu0) / time.Duration(max(1, a.Calls)), p50: a.P50, p99: a.P99, calls: a.Calls,
-		perSecond: float64(a.Calls) / a.Took.Seconds()}
+	s := sample{
+		cpu: (cpu1 - cpu0) / time.Duration(max(1, a.Calls)), p50: a.P50, p99: a.P99, calls: a.Calls,
+		perSecond: float64(a.Calls) / a.Took.Seconds(),
+	}
 	if s.memory, err = memoryOf(pid); err != nil {
 		return sample{}, err
 	}

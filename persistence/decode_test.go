@@ -14,8 +14,10 @@ import (
 // fields that the database does not read.
 func FuzzDecode(f *testing.F) {
 	usd := subjects.USD(12)
-	full := &subjects.UsageRecord{ID: "a\"é\\", Timestamp: subjects.Time{Time: time.UnixMilli(1_796_063_565_123)}, Provider: "p", Process: "q",
-		InputTokens: 1, CostUSD: &usd, LatencyMs: 1.25, Cached: true, AttemptTrail: []subjects.Attempt{{Provider: "p", Outcome: "ok"}}, PromptPreview: "x"}
+	full := &subjects.UsageRecord{
+		ID: "a\"é\\", Timestamp: subjects.Time{Time: time.UnixMilli(1_796_063_565_123)}, Provider: "p", Process: "q",
+		InputTokens: 1, CostUSD: &usd, LatencyMs: 1.25, Cached: true, AttemptTrail: []subjects.Attempt{{Provider: "p", Outcome: "ok"}}, PromptPreview: "x",
+	}
 	f.Add(full.AppendJSON(nil))
 	for _, s := range []string{
 		`{}`, `[]`, `null`, `{"id":1}`, `{"ID":"x"}`, `{"id":"a","id":"b"}`, `{"input_tokens":1.5}`, `{"input_tokens":1e3}`, `{"input_tokens":"1"}`,
@@ -53,8 +55,10 @@ func FuzzDecode(f *testing.F) {
 
 func BenchmarkDecode(b *testing.B) {
 	usd := subjects.USD(0)
-	data := (&subjects.UsageRecord{ID: subjects.NewCallID(), Timestamp: subjects.Time{Time: time.Now()}, Provider: "openai", Model: "gpt-5", ModelRaw: "gpt-5", Process: "wiki",
-		CostUSD: &usd, AttemptTrail: []subjects.Attempt{{Provider: "openai", Outcome: "ok"}}, PromptPreview: "Name three rivers"}).AppendJSON(nil)
+	data := (&subjects.UsageRecord{
+		ID: subjects.NewCallID(), Timestamp: subjects.Time{Time: time.Now()}, Provider: "openai", Model: "gpt-5", ModelRaw: "gpt-5", Process: "wiki",
+		CostUSD: &usd, AttemptTrail: []subjects.Attempt{{Provider: "openai", Outcome: "ok"}}, PromptPreview: "Name three rivers",
+	}).AppendJSON(nil)
 	b.Run("plain", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

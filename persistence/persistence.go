@@ -46,7 +46,7 @@ var (
 	ErrClosed = errors.New("usage database: closed")
 	// ErrBroken says that Badger failed in a way after which another write could
 	// end the process. Nothing is lost: Close the store and Open it again.
-	ErrBroken = errors.New("usage database: out of order until it is opened again")
+	ErrBroken = errors.New("usage database: out of order until it is opened again (restart the node; the stream has what is missing)")
 	// ErrNoSpace is returned by Apply when less than MinFreeBytes are free.
 	// Nothing was written; the same batch may be tried again at any time.
 	ErrNoSpace = errors.New("usage database: the disk is full")

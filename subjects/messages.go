@@ -442,7 +442,7 @@ type UsageQuery struct {
 	// Hours is the window, back from now; 1 to 24*3660, default 24.
 	Hours int `json:"hours,omitempty"`
 	// BucketMinutes is the timeline's step, 1 to 44,640; 0 = the smallest that
-	// gives at most 500 buckets. A step that would give more is refused.
+	// gives at most 500 buckets. A step that would give more than 1,500 is refused.
 	BucketMinutes int `json:"bucketMinutes,omitempty"`
 }
 

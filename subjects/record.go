@@ -12,8 +12,14 @@ func (r *UsageRecord) AppendJSON(b []byte) []byte {
 	b = append(b, `,"timestamp":"`...)
 	b = append(r.Timestamp.UTC().AppendFormat(b, TimeFormat), '"')
 	for _, f := range [...]struct{ name, value string }{
-		{`,"provider":`, r.Provider}, {`,"model":`, r.Model}, {`,"model_raw":`, r.ModelRaw}, {`,"process":`, r.Process},
-		{`,"task":`, r.Task}, {`,"class":`, r.Class}, {`,"tier":`, r.Tier}, {`,"subscription":`, r.Subscription},
+		{`,"provider":`, r.Provider},
+		{`,"model":`, r.Model},
+		{`,"model_raw":`, r.ModelRaw},
+		{`,"process":`, r.Process},
+		{`,"task":`, r.Task},
+		{`,"class":`, r.Class},
+		{`,"tier":`, r.Tier},
+		{`,"subscription":`, r.Subscription},
 	} {
 		b = AppendString(append(b, f.name...), f.value)
 	}
@@ -21,8 +27,12 @@ func (r *UsageRecord) AppendJSON(b []byte) []byte {
 		name  string
 		value int64
 	}{
-		{`,"input_tokens":`, r.InputTokens}, {`,"output_tokens":`, r.OutputTokens}, {`,"total_tokens":`, r.TotalTokens},
-		{`,"cache_read_tokens":`, r.CacheReadTokens}, {`,"cache_write_tokens":`, r.CacheWriteTokens}, {`,"reasoning_tokens":`, r.ReasoningTokens},
+		{`,"input_tokens":`, r.InputTokens},
+		{`,"output_tokens":`, r.OutputTokens},
+		{`,"total_tokens":`, r.TotalTokens},
+		{`,"cache_read_tokens":`, r.CacheReadTokens},
+		{`,"cache_write_tokens":`, r.CacheWriteTokens},
+		{`,"reasoning_tokens":`, r.ReasoningTokens},
 	} {
 		b = strconv.AppendInt(append(b, f.name...), f.value, 10)
 	}

@@ -182,8 +182,10 @@ func (s *stream) event(data []byte) error {
 		}
 	}
 	s.sum(&info)
-	s.ev = wire.Event{Wire: wire.OpenAIChat, Raw: data, UsageOnly: info.UsageOnly,
-		Empty: info.OutputBytes == 0 && info.Finish == "" && !info.UsageOnly}
+	s.ev = wire.Event{
+		Wire: wire.OpenAIChat, Raw: data, UsageOnly: info.UsageOnly,
+		Empty: info.OutputBytes == 0 && info.Finish == "" && !info.UsageOnly,
+	}
 	if err := s.yield(&s.ev); err != nil {
 		s.fromYield = true
 		return err
