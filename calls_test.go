@@ -647,3 +647,57 @@ func TestRecordsAreValid(t *testing.T) {
 		t.Errorf("record %s", raw)
 	}
 }
+
+// TestAskersLeave: a call that two ask for goes on while one of them waits, and
+// ends when the last has left; whoever asks after that gets a run of his own.
+func TestAskersLeave(t *testing.T) {
+	for _, stream := range []bool{false, true} {
+		gate := fakeopenai.NewGate()
+		up := fakeopenai.New(fakeopenai.WithGate(gate)).Start(t)
+		r := newRig(t, up)
+		r.cancels = true
+		ask := func() (context.CancelFunc, <-chan error) {
+			ctx, cancel := context.WithCancel(r.ctx)
+			end := make(chan error, 1)
+			inFlight := r.health().InFlightRequests
+			go func() {
+				end <- r.node.Client().Stream(ctx, openAIMsg(subjects.ClassInteractive, "shared", stream), func(*subjects.Msg) error { return nil })
+			}()
+			r.until("asked", func(h *subjects.Health) bool { return h.InFlightRequests > inFlight })
+			return cancel, end
+		}
+		leaveFirst, _ := ask()
+		if err := gate.WaitHeld(r.ctx, 1); err != nil {
+			t.Fatal(err)
+		}
+		_, second := ask()
+		leaveFirst()
+		gate.Open()
+		if err := <-second; err != nil || up.Counts().Total != 1 {
+			t.Errorf("the second asker, after the first had left: %v, %d tries", err, up.Counts().Total)
+		}
+		gate.Shut()
+		for i := range 20 { // leave and ask again at once
+			m := openAIMsg(subjects.ClassInteractive, fmt.Sprint("again-", i), stream)
+			ctx, cancel := context.WithCancel(r.ctx)
+			gone := make(chan error, 1)
+			go func() { gone <- r.node.Client().Stream(ctx, m, func(*subjects.Msg) error { return nil }) }()
+			if err := gate.WaitHeld(r.ctx, 1); err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+			if i%2 == 0 {
+				<-gone
+			}
+			end := make(chan error, 1)
+			go func() { end <- r.node.Client().Stream(r.ctx, m, func(*subjects.Msg) error { return nil }) }()
+			r.until("asked again", func(h *subjects.Health) bool { return h.InFlightRequests > 0 })
+			gate.Open()
+			if err := <-end; err != nil {
+				t.Errorf("asked again after leaving: %v", err)
+			}
+			gate.Shut()
+			r.until("done", func(h *subjects.Health) bool { return h.InFlightRequests == 0 })
+		}
+	}
+}

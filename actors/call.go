@@ -43,7 +43,8 @@ type call struct {
 	id    string
 	given bool // the caller chose the id
 	isHop bool // another node sent it, and records it
-	runs  int  // how often this id has run, this run included
+	self  *runningCall
+	runs  int // how often this id has run, this run included
 	class string
 	req   *wire.Request
 	route *routing.Decision
@@ -113,18 +114,28 @@ func (c *call) serve(ctx context.Context) (err error) {
 	if err := c.admit(); err != nil {
 		return err
 	}
+	asker := ctx
+	if c.given { // others may wait for it: the asker's leaving alone does not end it
+		ctx = context.WithoutCancel(ctx)
+	}
 	ctx, cancelTimer := context.WithTimeout(ctx, c.timeout())
 	defer cancelTimer()
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	defer c.cancel(nil)
-	first, err := c.register()
+	first, err := c.register(asker)
 	if err != nil || !first {
 		return err
+	}
+	if c.given {
+		stop := context.AfterFunc(asker, func() { c.askerLeft(context.Cause(asker)) })
+		defer stop()
 	}
 	err = c.run()
 	c.leave(err)
 	return err
 }
+
+func (c *call) askerLeft(cause error) { c.e.sys.send(c.e.calls, askerLeft{c.self, cause}) }
 
 // run routes, tries, records and answers. A panic is an error like any other.
 func (c *call) run() (err error) {
@@ -153,14 +164,15 @@ func (c *call) timeout() time.Duration {
 
 // register enters the call in the registry. Not first: another call with this
 // id has answered, or was waited for, and its answer has been sent.
-func (c *call) register() (first bool, err error) {
-	b := begin{id: c.id, form: answerForm{c.req.Wire, c.req.Head.Stream}, cancel: c.cancel, inbox: c.in.Inbox}
+func (c *call) register(asker context.Context) (first bool, err error) {
+	c.self = &runningCall{id: c.id, form: answerForm{c.req.Wire, c.req.Head.Stream}, cancel: c.cancel, inbox: c.in.Inbox, given: c.given}
+	c.runs = 1
 	if !c.given {
-		c.e.sys.send(c.e.calls, b)
-		c.runs = 1
+		c.e.sys.send(c.e.calls, begin{r: c.self})
 		return true, nil
 	}
-	got, err := ask(c.ctx, c.e.sys, c.e.calls, func(r chan<- begun) any { b.reply = r; return b })
+	// Not under the asker's context: what was begun must be ended.
+	got, err := ask(context.Background(), c.e.sys, c.e.calls, func(r chan<- begun) any { return begin{c.self, r} })
 	if err == nil {
 		err = got.err
 	}
@@ -170,20 +182,30 @@ func (c *call) register() (first bool, err error) {
 	case got.answer != nil:
 		return false, c.send(got.answer)
 	case got.wait != nil:
-		select {
-		case a := <-got.wait:
-			if a == nil {
-				return false, subjects.Errorf(subjects.KindValidation, "callId: %q is answered, and its answer is too large for a second asker; use a new call id", c.id)
-			}
-			return false, c.send(a)
-		case <-c.ctx.Done():
-			return false, context.Cause(c.ctx)
-		}
+		return false, c.join(asker, got)
 	}
 	c.runs = got.run
-	c.record = &recorder{out: c.out}
+	c.record = &recorder{out: c.out, left: func() { c.askerLeft(errGone) }}
 	c.out = c.record.send
 	return true, nil
+}
+
+// join waits for the answer of another's run.
+func (c *call) join(asker context.Context, got begun) error {
+	var ended error
+	select {
+	case a := <-got.wait:
+		if a == nil {
+			return subjects.Errorf(subjects.KindValidation, "callId: %q is answered, and its answer is too large for a second asker; use a new call id", c.id)
+		}
+		return c.send(a)
+	case <-asker.Done():
+		ended = context.Cause(asker)
+	case <-c.ctx.Done():
+		ended = context.Cause(c.ctx)
+	}
+	c.e.sys.send(c.e.calls, waiterLeft{got.joined, got.wait})
+	return ended
 }
 
 // send gives another call's answer, message by message.
@@ -204,13 +226,13 @@ var errAnswered = errors.New("answered")
 // with the same id; an error is shown to those who wait now and not kept.
 func (c *call) leave(err error) {
 	if !c.given {
-		c.e.sys.send(c.e.calls, end{id: c.id})
+		c.e.sys.send(c.e.calls, end{r: c.self})
 		return
 	}
 	if err != nil {
 		c.sendError(err)
 	}
-	c.e.sys.send(c.e.calls, end{id: c.id, ok: err == nil, answer: c.record.answer()})
+	c.e.sys.send(c.e.calls, end{c.self, err == nil, c.record.answer()})
 }
 
 // finish sends the error of a call that has not sent its terminal message, and

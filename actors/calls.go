@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -31,36 +32,63 @@ type answerForm struct {
 // answer is what a call replied: all its messages, the sentinel included.
 type answer []*subjects.Msg
 
+// runningCall is one run of a call. After it was sent in a begin, it belongs to
+// the registry; the call keeps the pointer as the run's identity.
+type runningCall struct {
+	id     string
+	form   answerForm
+	cancel context.CancelCauseFunc
+	inbox  string
+	// given says that the caller chose the id, so that others may ask with it.
+	given bool
+
+	run     int
+	waiters []chan<- answer
+	// askerGone says that the one who asked first has left; the run goes on while
+	// others wait for it. ending says that it was cancelled: nobody joins it.
+	askerGone, ending bool
+}
+
 // Messages of the call registry.
 type (
-	// begin registers a running call. reply is nil for an id that nobody else
-	// can know yet: such a call is registered so that it can be cancelled.
+	// begin registers a run. reply is nil for an id that nobody else can know:
+	// such a call is registered so that it can be cancelled.
 	begin struct {
-		id     string
-		form   answerForm
-		cancel context.CancelCauseFunc
-		inbox  string
-		reply  chan<- begun
+		r     *runningCall
+		reply chan<- begun
 	}
 	// begun says what to do: run (run counts the runs of this id, from 1), wait
-	// for another's answer, give a kept one, or fail.
+	// for the answer of another's run (joined), give a kept one, or fail.
 	begun struct {
 		run    int
 		answer answer
-		wait   <-chan answer
+		wait   chan answer
+		joined *runningCall
 		err    error
 	}
-	// end takes a call out. answer is nil when it failed or is too big to keep.
+	// end takes a run out. answer is nil when it is too big to keep; that of a
+	// failed call is shown to those who wait now, and not kept.
 	end struct {
-		id     string
+		r      *runningCall
 		ok     bool
 		answer answer
 	}
+	// askerLeft says that the first asker has gone, waiterLeft that one who joined
+	// has. The last to leave cancels the run.
+	askerLeft struct {
+		r     *runningCall
+		cause error
+	}
+	waiterLeft struct {
+		r    *runningCall
+		wait chan<- answer
+	}
+	// cancelCall is llm.cancel: it ends the run for all who ask.
 	cancelCall struct {
 		id    string
 		cause error
 	}
-	listInboxes struct{ reply chan<- map[string]string }
+	listInboxes struct{ reply chan<- []*runningCall }
 	// cancelAll ends what still runs when a drain's time is over.
 	cancelAll struct{ cause error }
 )
@@ -82,12 +110,6 @@ type calls struct {
 	// order has ended ids by time of their end, for expiry.
 	order []endedAt
 	bytes int
-}
-
-type runningCall struct {
-	begin
-	run     int
-	waiters []chan<- answer
 }
 
 type endedCall struct {
@@ -114,48 +136,68 @@ func (c *calls) receive(_ *actor.PID, msg any) {
 		c.begin(m)
 	case end:
 		c.end(m)
+	case askerLeft:
+		m.r.askerGone = true
+		c.abandon(m.r, m.cause)
+	case waiterLeft:
+		m.r.waiters = slices.DeleteFunc(m.r.waiters, func(w chan<- answer) bool { return w == m.wait })
+		c.abandon(m.r, errGone)
 	case cancelCall:
 		c.cancel(m)
 	case cancelAll:
 		for _, r := range c.running {
-			r.cancel(m.cause)
+			r.stop(m.cause)
 		}
 	case listInboxes:
-		out := make(map[string]string, len(c.running))
-		for id, r := range c.running {
-			if r.inbox != "" {
-				out[id] = r.inbox
+		var out []*runningCall
+		for _, r := range c.running {
+			if r.inbox != "" && !r.ending {
+				out = append(out, r)
 			}
 		}
 		m.reply <- out
 	}
 }
 
+func (r *runningCall) stop(cause error) {
+	r.ending = true
+	r.cancel(cause)
+}
+
+// abandon cancels a run that nobody waits for any more.
+func (c *calls) abandon(r *runningCall, cause error) {
+	if r.askerGone && len(r.waiters) == 0 && !r.ending {
+		r.stop(cause)
+	}
+}
+
 func (c *calls) begin(m begin) {
 	now := time.Now()
 	c.expire(now)
-	run := 1
-	if m.reply != nil {
-		if r := c.running[m.id]; r != nil {
-			c.join(r, m)
-			return
-		}
-		if e := c.ended[m.id]; e != nil {
+	m.r.run = 1
+	if m.r.given {
+		if r := c.running[m.r.id]; r != nil {
+			if !r.ending {
+				c.join(r, m)
+				return
+			}
+			m.r.run = r.run + 1
+		} else if e := c.ended[m.r.id]; e != nil {
 			if e.ok {
 				trySend(m.reply, e.again(m))
 				return
 			}
-			run = e.run + 1
+			m.r.run = e.run + 1
 		}
 	}
-	c.running[m.id] = &runningCall{begin: m, run: run}
+	c.running[m.r.id] = m.r
 	if m.reply != nil {
-		trySend(m.reply, begun{run: run})
+		trySend(m.reply, begun{run: m.r.run})
 	}
-	if at, ok := c.early[m.id]; ok {
-		delete(c.early, m.id)
+	if at, ok := c.early[m.r.id]; ok {
+		delete(c.early, m.r.id)
 		if now.Sub(at) < earlyCancelWindow {
-			m.cancel(errCancelled)
+			m.r.stop(errCancelled)
 		}
 	}
 }
@@ -168,37 +210,37 @@ func errForm(id string) error {
 }
 
 func (c *calls) join(r *runningCall, m begin) {
-	if r.form != m.form {
-		trySend(m.reply, begun{err: errForm(m.id)})
+	if r.form != m.r.form {
+		trySend(m.reply, begun{err: errForm(m.r.id)})
 		return
 	}
 	wait := make(chan answer, 1)
 	r.waiters = append(r.waiters, wait)
-	trySend(m.reply, begun{wait: wait})
+	trySend(m.reply, begun{wait: wait, joined: r})
 }
 
 // again answers a second request of an id whose call succeeded.
 func (e *endedCall) again(m begin) begun {
 	switch {
-	case e.form != m.form:
-		return begun{err: errForm(m.id)}
+	case e.form != m.r.form:
+		return begun{err: errForm(m.r.id)}
 	case e.answer == nil:
 		return begun{err: subjects.Errorf(subjects.KindValidation,
-			"callId: %q was answered within the last two minutes and the answer is too large to be kept; use a new call id", m.id)}
+			"callId: %q was answered within the last two minutes and the answer is too large to be kept; use a new call id", m.r.id)}
 	}
 	return begun{answer: e.answer}
 }
 
 func (c *calls) end(m end) {
-	r := c.running[m.id]
-	if r == nil {
-		return
-	}
-	delete(c.running, m.id)
+	r := m.r
 	for _, w := range r.waiters {
 		trySend(w, m.answer)
 	}
-	if r.reply == nil {
+	if c.running[r.id] != r {
+		return // cancelled, and its id runs again
+	}
+	delete(c.running, r.id)
+	if !r.given {
 		return // an id made here: nobody can send it again
 	}
 	e := &endedCall{form: r.form, ok: m.ok, run: r.run, at: time.Now()}
@@ -209,14 +251,14 @@ func (c *calls) end(m end) {
 		e.answer = m.answer
 		c.bytes += e.bytes
 	}
-	c.ended[m.id] = e
-	c.order = append(c.order, endedAt{m.id, e.at})
+	c.ended[r.id] = e
+	c.order = append(c.order, endedAt{r.id, e.at})
 	c.expire(e.at)
 }
 
 func (c *calls) cancel(m cancelCall) {
 	if r := c.running[m.id]; r != nil {
-		r.cancel(m.cause)
+		r.stop(m.cause)
 		return
 	}
 	if c.ended[m.id] == nil && len(c.early) < maxRemembered {

@@ -209,23 +209,23 @@ func (e *Engine) look(id string, p providers.Provider, elsewhere routing.Snapsho
 	return routing.State{Available: true, Has: p.Capabilities()}
 }
 
-// watchInboxes cancels the calls whose NATS caller has gone: nobody listens on
-// the reply inbox in two looks, a second apart.
+// watchInboxes notices NATS callers who have gone: nobody listens on the reply
+// inbox in two looks, a second apart.
 func (e *Engine) watchInboxes() {
-	gone := map[string]bool{}
+	gone := map[*runningCall]bool{}
 	e.every(time.Second, func() {
-		inboxes, err := ask(e.base, e.sys, e.calls, func(r chan<- map[string]string) any { return listInboxes{r} })
+		running, err := ask(e.base, e.sys, e.calls, func(r chan<- []*runningCall) any { return listInboxes{r} })
 		if err != nil {
 			return
 		}
-		next := map[string]bool{}
-		for id, inbox := range inboxes {
-			if e.o.Interest(inbox) {
+		next := map[*runningCall]bool{}
+		for _, r := range running {
+			if e.o.Interest(r.inbox) {
 				continue
 			}
-			next[id] = true
-			if gone[id] {
-				e.sys.send(e.calls, cancelCall{id, errGone})
+			next[r] = true
+			if gone[r] {
+				e.sys.send(e.calls, askerLeft{r, errGone})
 			}
 		}
 		gone = next

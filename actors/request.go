@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"errors"
 	"log/slog"
 	"strconv"
 	"time"
@@ -140,14 +141,17 @@ func (c *call) pickClass() error {
 	return nil
 }
 
-// recorder keeps a copy of what a call replies, for a second request with the
-// same id, up to maxKeptAnswer bytes.
+// recorder keeps a copy of what a call replies, for others who ask with the same
+// id, up to maxKeptAnswer bytes. When the first asker cannot be reached any more
+// it says so and goes on recording.
 type recorder struct {
 	out   Reply
+	left  func()
 	msgs  answer
 	bytes int
 	full  bool
 	ended bool
+	gone  bool
 }
 
 func (r *recorder) send(m *subjects.Msg) error {
@@ -159,7 +163,17 @@ func (r *recorder) send(m *subjects.Msg) error {
 	if !r.full {
 		r.msgs = append(r.msgs, &subjects.Msg{Header: m.Header, Data: append([]byte(nil), m.Data...)})
 	}
-	return r.out(m)
+	if r.gone {
+		return nil
+	}
+	err := r.out(m)
+	var ours *subjects.Error // an answer too large for NATS: nobody has left
+	if err == nil || errors.As(err, &ours) {
+		return err
+	}
+	r.gone = true
+	r.left()
+	return nil
 }
 
 func (r *recorder) answer() answer {
