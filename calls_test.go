@@ -701,3 +701,86 @@ func TestAskersLeave(t *testing.T) {
 		}
 	}
 }
+
+// TestUsageReportedInPart: what a provider leaves out of its usage, or says that
+// cannot be, is estimated and marked so; what it says is taken.
+func TestUsageReportedInPart(t *testing.T) {
+	body := func(usage string) fakeopenai.Behaviour {
+		return fakeopenai.Behaviour{Header: http.Header{"Content-Type": {"application/json"}},
+			Body: `{"id":"x","object":"chat.completion","model":"gpt-test","choices":[{"index":0,"message":{"role":"assistant","content":"` + strings.Repeat("word ", 100) + `"},"finish_reason":"stop"}]` + usage + `}`}
+	}
+	for usage, want := range map[string]struct {
+		in, out   int64
+		estimated bool
+	}{
+		``:                                 {3, 125, true},
+		`,"usage":{"prompt_tokens":12}`:    {12, 125, true},
+		`,"usage":{"completion_tokens":9}`: {3, 9, true},
+		`,"usage":{"prompt_tokens":"7","completion_tokens":-2}`:                    {3, 125, true},
+		`,"usage":{"prompt_tokens":1e30,"completion_tokens":9}`:                    {3, 9, true},
+		`,"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}`:      {3, 125, true},
+		`,"usage":{"prompt_tokens":12,"completion_tokens":9,"total_tokens":21}`:    {12, 9, false},
+		`,"usage":{"prompt_tokens":12,"completion_tokens":9,"total_tokens":"odd"}`: {12, 9, false},
+	} {
+		up := fakeopenai.New(fakeopenai.WithScript(fakeopenai.Always(body(usage)))).Start(t)
+		r := newRig(t, up)
+		if _, err := r.client.Request(r.ctx, openAIMsg(subjects.ClassInteractive, "", false)); err != nil {
+			t.Fatal(err)
+		}
+		row := r.recent()[0]
+		if row.InputTokens != want.in || row.OutputTokens != want.out || row.TokensEstimated != want.estimated || row.TotalTokens != want.in+want.out {
+			t.Errorf("%s: %d in, %d out, estimated %v; want %+v", usage, row.InputTokens, row.OutputTokens, row.TokensEstimated, want)
+		}
+	}
+}
+
+// TestCancelWhileBackingOff: a refused request spent nothing, also when the call
+// is cancelled while it waits to ask again.
+func TestCancelWhileBackingOff(t *testing.T) {
+	up := fakeopenai.New(fakeopenai.WithScript(fakeopenai.Always(fakeopenai.RateLimited(20 * time.Second)))).Start(t)
+	r := newRig(t, up)
+	end := make(chan error, 1)
+	go func() {
+		_, err := r.client.Request(r.ctx, openAIMsg(subjects.ClassInteractive, "waits", false))
+		end <- err
+	}()
+	if err := up.Wait(r.ctx, func(s fakeopenai.Snapshot) bool { return s.All.Failed == 1 }); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the slot is free", func(h *subjects.Health) bool { return h.Pools["openai/gpt-test"].Active == 0 })
+	if err := r.client.Cancel("waits"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-end; subjects.KindOf(err) != subjects.KindCancelled {
+		t.Error(err)
+	}
+	if row := r.recent()[0]; row.TotalTokens != 0 || row.TokensEstimated || row.Outcome != string(subjects.KindCancelled) {
+		t.Errorf("row %+v", row)
+	}
+}
+
+// TestWhatTheProviderSays reaches the caller: rate limits beside an answer, code
+// and field of an error, and that another provider answers than was asked for.
+func TestWhatTheProviderSays(t *testing.T) {
+	up := fakeopenai.New(fakeopenai.WithScript(fakeopenai.Sequence(
+		fakeopenai.Behaviour{Header: http.Header{"X-Ratelimit-Remaining-Requests": {"41"}}},
+		fakeopenai.Behaviour{Status: 400, Body: `{"error":{"message":"no","type":"invalid_request_error","param":"temperature","code":"unsupported_value"}}`},
+		fakeopenai.Behaviour{},
+	))).Start(t)
+	r := newRig(t, up)
+	m, err := r.client.Request(r.ctx, openAIMsg(subjects.ClassInteractive, "", false))
+	if err != nil || m.Header.Get("x-ratelimit-remaining-requests") != "41" {
+		t.Errorf("%v, headers %v", err, m)
+	}
+	_, err = r.client.Request(r.ctx, openAIMsg(subjects.ClassInteractive, "", false))
+	var e *subjects.Error
+	if !errors.As(err, &e) || e.Code != "unsupported_value" || e.Param != "temperature" {
+		t.Errorf("%+v", err)
+	}
+	req := ask("hi")
+	req.Provider = "anthropic"
+	res, err := subjects.Call(r.ctx, r.client, subjects.ClassInteractive, req)
+	if err != nil || res.Provider != "openai" || len(res.Warnings) != 1 {
+		t.Errorf("%v %+v", err, res)
+	}
+}

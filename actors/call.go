@@ -57,6 +57,7 @@ type call struct {
 	queued   time.Duration // in line, and backing off
 	provider time.Duration // inside the provider
 	reached  bool
+	outcome  subjects.Kind // how the last attempt failed; "" = it did not
 	enc      wire.StreamEncoder
 	begun    bool // the first stream message has gone out
 	held     []wire.Event
@@ -407,8 +408,8 @@ func (c *call) attempt(cand subjects.Candidate, n int) (resp *wire.Response, err
 		took := time.Since(start)
 		c.provider += took
 		outcome := subjects.OutcomeOK
-		if err != nil {
-			outcome = string(subjects.KindOf(err))
+		if c.outcome = subjects.KindOf(err); err != nil {
+			outcome = string(c.outcome)
 		}
 		c.trail = append(c.trail, subjects.Attempt{Provider: cand.Provider, Model: cand.Model, Outcome: outcome, Ms: took.Milliseconds()})
 	}()
@@ -497,10 +498,27 @@ func (c *call) replyHeader() subjects.Header {
 		subjects.HeaderCallID: v[0:1:1], subjects.HeaderProvider: v[1:2:2],
 		subjects.HeaderModel: v[2:3:3], subjects.HeaderCached: v[3:4:4],
 	}
-	if c.lastResp != nil && len(c.lastResp.Warnings) > 0 {
-		h.Set(subjects.HeaderWarnings, strings.Join(c.lastResp.Warnings, ", "))
+	if w := c.warnings(c.lastResp); len(w) > 0 {
+		h.Set(subjects.HeaderWarnings, strings.Join(w, ", "))
+	}
+	if c.lastResp != nil {
+		for name, v := range c.lastResp.RateLimit {
+			h.Set(name, v)
+		}
 	}
 	return h
+}
+
+// warnings names what a caller asked for and did not get.
+func (c *call) warnings(resp *wire.Response) []string {
+	var out []string
+	if resp != nil {
+		out = resp.Warnings
+	}
+	if asked := c.route.Asked; asked != "" && asked != c.lastCand.Provider {
+		out = append(slices.Clone(out), "provider "+asked+" was asked for and "+c.lastCand.Provider+" answers")
+	}
+	return out
 }
 
 // conclude records the call, if a provider was reached, and then sends the
@@ -561,7 +579,7 @@ func (c *call) result(resp *wire.Response, err error) *subjects.Result {
 		Tier: c.route.Tier, Class: c.class, Process: h.Process, Subscription: account,
 		Usage: c.spent(resp, err), CostUSD: cost(account),
 		Local: account == subjects.SubscriptionLocal, Mock: account == subjects.SubscriptionMock,
-		Warnings: resp.Warnings, Attempts: c.trail,
+		Warnings: c.warnings(resp), Attempts: c.trail,
 		LatencyMs: ms(c.provider), QueuedMs: ms(c.queued),
 	}
 	res.OverheadMs = ms(time.Since(c.start) - c.queued - c.provider)
@@ -577,21 +595,30 @@ func cost(account string) *subjects.USD {
 	return new(subjects.USD)
 }
 
-// spent is what the provider reported, else an estimate marked so: of the whole
-// for an answer, of what had gone each way for one that was cut off. A request
-// that the provider refused spent nothing.
+// maxTokens bounds what is believed of a provider's count; above it is nonsense.
+const maxTokens = 1 << 31
+
+// spent is what the provider reported, and for what it did not report an
+// estimate marked so: of the whole for an answer, of what had gone each way for
+// one that was cut off. A request that the provider refused spent nothing.
 func (c *call) spent(resp *wire.Response, err error) subjects.Usage {
 	u := resp.Usage
-	if resp.UsageKnown {
-		return u
+	for _, n := range []*int64{&u.InputTokens, &u.OutputTokens, &u.CacheReadTokens, &u.CacheWriteTokens, &u.ReasoningTokens} {
+		if *n < 0 || *n > maxTokens {
+			*n = 0
+		}
 	}
-	kind := subjects.KindOf(err)
-	if err == nil || resp.OutputBytes > 0 || kind == subjects.KindTimeout || kind == subjects.KindCancelled {
-		u.InputTokens = max(u.InputTokens, c.req.EstimateInput())
-		u.OutputTokens = max(u.OutputTokens, (resp.OutputBytes+3)/4)
-		u.TotalTokens = u.InputTokens + u.OutputTokens
-		u.Estimated = true
+	cut := c.outcome == subjects.KindTimeout || c.outcome == subjects.KindCancelled
+	if err == nil || resp.OutputBytes > 0 || cut || resp.UsageKnown {
+		if u.InputTokens+u.CacheReadTokens+u.CacheWriteTokens == 0 {
+			u.InputTokens, u.Estimated = c.req.EstimateInput(), true
+		}
+		if u.OutputTokens == 0 && resp.OutputBytes > 0 {
+			u.OutputTokens, u.Estimated = (resp.OutputBytes+3)/4, true
+		}
+		u.Estimated = u.Estimated || !resp.UsageKnown
 	}
+	u.TotalTokens = u.InputTokens + u.OutputTokens
 	return u
 }
 

@@ -184,6 +184,7 @@ func (x *exchange) badBody(err error) *subjects.Error {
 
 // tooLarge refuses a body; size -1 is one that was not read to its end.
 func (x *exchange) tooLarge(size int64) *subjects.Error {
+	x.drain()
 	x.closeAfter()
 	const way = "shorten the prompt or send images by URL"
 	limit := x.s.o.MaxBody
@@ -193,6 +194,22 @@ func (x *exchange) tooLarge(size int64) *subjects.Error {
 	}
 	e.Code = subjects.CodeTooLarge
 	return e
+}
+
+const (
+	maxDrain  = 64 << 20
+	drainTime = 5 * time.Second
+)
+
+// drain reads on for a while what a client is sending: one that writes its whole
+// body before it reads the answer would see a broken connection in its place. A
+// client that waits for 100-continue has not begun.
+func (x *exchange) drain() {
+	if x.r.Header.Get("Expect") != "" {
+		return
+	}
+	_ = http.NewResponseController(x.w).SetReadDeadline(time.Now().Add(drainTime))
+	_, _ = io.CopyN(io.Discard, x.r.Body, maxDrain)
 }
 
 // closeAfter ends the connection after the answer: what is left of the body is

@@ -109,19 +109,33 @@ func (c *counter) Read(p []byte) (int, error) {
 
 func (c *counter) Close() error { return nil }
 
-func TestNoMoreIsReadThanTheBound(t *testing.T) {
+// TestTooLargeIsReadOn: what a client goes on sending is read and thrown away, in
+// bounds, so that it comes to read the answer; one that waits for 100-continue is
+// not asked for it.
+func TestTooLargeIsReadOn(t *testing.T) {
 	s := edge.New(&fake{}, edge.Options{MaxBody: 10_000})
-	for _, size := range []int64{-1, 20_000} {
-		body := &counter{left: 20_000}
+	for _, tt := range []struct {
+		size           int64
+		expect         string
+		sends, atLeast int
+		atMost         int
+	}{
+		{-1, "", 20_000, 20_000, 20_000}, {20_000, "", 20_000, 20_000, 20_000},
+		{20_000, "100-continue", 20_000, 0, 0}, {-1, "", 200 << 20, 64 << 20, 65 << 20},
+	} {
+		body := &counter{left: tt.sends}
 		req, err := http.NewRequestWithContext(context.Background(), "POST", "http://localhost/api/complete", body)
 		if err != nil {
 			t.Fatal(err)
 		}
-		req.ContentLength = size
+		req.ContentLength = tt.size
+		if tt.expect != "" {
+			req.Header.Set("Expect", tt.expect)
+		}
 		w := newRecorder()
 		s.Handler().ServeHTTP(w, req)
-		if w.Code != 400 || body.taken > 10_001 || size > 0 && body.taken != 0 {
-			t.Errorf("size %d: %d bytes read, %d", size, body.taken, w.Code)
+		if w.Code != 400 || body.taken < tt.atLeast || body.taken > tt.atMost {
+			t.Errorf("%+v: %d bytes read, %d", tt, body.taken, w.Code)
 		}
 	}
 }

@@ -102,17 +102,17 @@ func (x *exchange) errorHeaders(e *subjects.Error) {
 	}
 }
 
-// worthRetrying says whether the same request may go better soon. The node has
-// tried again already where that was right; this is about the SDKs' own retries.
+// worthRetrying says whether the same request may go better soon. Sluice has
+// made its own tries at what is worth them: a client's are for what passes by
+// itself, or after the time that the error names.
 func worthRetrying(e *subjects.Error) bool {
 	switch e.Kind {
-	case subjects.KindValidation, subjects.KindContentPolicy, subjects.KindAuth, subjects.KindBudgetExceeded,
-		subjects.KindCapabilityMissing, subjects.KindCancelled:
-		return e.HTTPStatus == http.StatusRequestTimeout
-	case subjects.KindQuotaExhausted:
+	case subjects.KindPoolFull, subjects.KindProviderUnavailable:
+		return e.RetryAfter <= longestRetry
+	case subjects.KindNoProvider, subjects.KindProvider, subjects.KindRateLimited, subjects.KindQuotaExhausted, subjects.KindTimeout:
 		return e.RetryAfter > 0 && e.RetryAfter <= longestRetry
 	}
-	return e.RetryAfter <= longestRetry
+	return e.HTTPStatus == http.StatusRequestTimeout
 }
 
 func (f form) body(e *subjects.Error) []byte {
@@ -151,8 +151,12 @@ type openAIDetail struct {
 
 func newOpenAIError(e *subjects.Error) openAIDetail {
 	typ, code := openAIType(e)
+	var param *string
+	if e.Param != "" {
+		param = &e.Param
+	}
 	return openAIDetail{
-		Message: e.Message, Type: typ, Code: code, Kind: e.Kind, Provider: e.Provider,
+		Message: e.Message, Type: typ, Param: param, Code: code, Kind: e.Kind, Provider: e.Provider,
 		RetryAfterMs: e.RetryAfter.Milliseconds(), CallID: e.CallID, Attempts: e.Attempts,
 	}
 }

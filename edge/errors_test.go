@@ -53,16 +53,16 @@ func errorCases() []errorCase {
 		{name: "rate short", err: withRetry(k(subjects.KindRateLimited, "slow down"), time.Microsecond), status: 429, typ: "rate_limit_exceeded", code: "rate_limit_exceeded", kind: "RATE_LIMITED", after: "1", afterMs: "1"},
 		{name: "pool", err: k(subjects.KindPoolFull, "queue full"), status: 429, typ: "rate_limit_exceeded", code: "rate_limit_exceeded", kind: "POOL_FULL"},
 		{name: "budget", err: k(subjects.KindBudgetExceeded, "spent"), status: 402, typ: "insufficient_quota", code: "budget_exceeded", kind: "BUDGET_EXCEEDED", retry: never},
-		{name: "provider", err: k(subjects.KindProvider, "500"), status: 502, typ: "server_error", code: "provider_error", kind: "PROVIDER_ERROR"},
-		{name: "timeout", err: k(subjects.KindTimeout, "late"), status: 504, typ: "server_error", code: "timeout", kind: "TIMEOUT"},
+		{name: "provider", err: k(subjects.KindProvider, "500"), status: 502, typ: "server_error", code: "provider_error", kind: "PROVIDER_ERROR", retry: never},
+		{name: "timeout", err: k(subjects.KindTimeout, "late"), status: 504, typ: "server_error", code: "timeout", kind: "TIMEOUT", retry: never},
 		{name: "unavailable", err: k(subjects.KindProviderUnavailable, "down"), status: 503, typ: "server_error", code: "provider_unavailable", kind: "PROVIDER_UNAVAILABLE"},
 		{name: "capability", err: k(subjects.KindCapabilityMissing, "no images"), status: 422, typ: "invalid_request_error", code: "capability_missing", kind: "CAPABILITY_MISSING", retry: never},
-		{name: "chain", err: k(subjects.KindNoProvider, "chain at its end"), status: 503, typ: "server_error", code: "no_provider", kind: "NO_PROVIDER"},
+		{name: "chain", err: k(subjects.KindNoProvider, "chain at its end"), status: 503, typ: "server_error", code: "no_provider", kind: "NO_PROVIDER", retry: never},
 		{name: "chain waits", err: withRetry(withStatus(k(subjects.KindNoProvider, "all wait"), 429), 30*time.Second), status: 429, typ: "rate_limit_exceeded", code: "rate_limit_exceeded", kind: "NO_PROVIDER", after: "30", afterMs: "30000"},
 		{name: "cancelled", err: k(subjects.KindCancelled, "stopped"), status: 499, typ: "cancelled", code: "cancelled", kind: "CANCELLED", retry: never},
-		{name: "absurd status", err: withStatus(k(subjects.KindProvider, "?"), 77), status: 502, typ: "server_error", code: "provider_error", kind: "PROVIDER_ERROR"},
-		{name: "foreign", err: fmt.Errorf("secret detail"), status: 502, typ: "server_error", code: "provider_error", kind: "PROVIDER_ERROR", ownCallID: true},
-		{name: "deadline", err: context.DeadlineExceeded, status: 504, typ: "server_error", code: "timeout", kind: "TIMEOUT", ownCallID: true},
+		{name: "absurd status", err: withStatus(k(subjects.KindProvider, "?"), 77), status: 502, typ: "server_error", code: "provider_error", kind: "PROVIDER_ERROR", retry: never},
+		{name: "foreign", err: fmt.Errorf("secret detail"), status: 502, typ: "server_error", code: "provider_error", kind: "PROVIDER_ERROR", retry: never, ownCallID: true},
+		{name: "deadline", err: context.DeadlineExceeded, status: 504, typ: "server_error", code: "timeout", kind: "TIMEOUT", retry: never, ownCallID: true},
 	}
 }
 

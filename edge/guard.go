@@ -54,7 +54,7 @@ func (s *Server) guard(r *http.Request) *subjects.Error {
 // checkToken compares in a time that tells nothing of the token.
 func (s *Server) checkToken(r *http.Request) *subjects.Error {
 	key := r.Header.Get("X-Api-Key")
-	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+	if scheme, bearer, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
 		key = bearer
 	}
 	if subtle.ConstantTimeCompare([]byte(key), []byte(s.o.Token)) == 1 {

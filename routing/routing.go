@@ -66,7 +66,9 @@ type Job struct {
 
 // Decision is the chain and how it came about.
 type Decision struct {
-	Tier    string
+	Tier string
+	// Asked is the provider that was asked for by name; "" = none.
+	Asked   string
 	Chain   []subjects.Candidate
 	Skipped []subjects.Skipped
 	Notes   []string
@@ -137,6 +139,7 @@ func (r *Router) Resolve(snap Snapshot, job *Job) (*Decision, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.Asked = ask.provider
 	if err := d.pickTier(r.cfg, job, ask.tier); err != nil {
 		return nil, err
 	}

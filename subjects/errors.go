@@ -107,8 +107,10 @@ type Error struct {
 	// RateLimit holds the provider's own rate-limit headers, lower-case names.
 	RateLimit map[string]string
 	// Code tells apart errors of one kind that programs treat differently: one of
-	// the Code constants, or "".
-	Code string
+	// the Code constants, the provider's own code, or "". Param is the field that
+	// the provider names; "" = none. Both are short names, never text.
+	Code  string
+	Param string
 	// HTTPStatus, when not 0, overrides the kind's status (429 for a
 	// NO_PROVIDER whose candidates all wait for a limit).
 	HTTPStatus int
@@ -201,6 +203,7 @@ type errorBody struct {
 	Attempts     []Attempt         `json:"attempts,omitempty"`
 	RateLimit    map[string]string `json:"rateLimit,omitempty"`
 	Code         string            `json:"code,omitempty"`
+	Param        string            `json:"param,omitempty"`
 	Status       int               `json:"status,omitempty"`
 }
 
@@ -211,7 +214,7 @@ func (e *Error) MarshalJSON() ([]byte, error) {
 	}{errorBody{
 		Kind: e.Kind, Message: e.Message, Provider: e.Provider,
 		RetryAfterMs: e.RetryAfter.Milliseconds(), CallID: e.CallID,
-		Attempts: e.Attempts, RateLimit: e.RateLimit, Code: e.Code, Status: e.HTTPStatus,
+		Attempts: e.Attempts, RateLimit: e.RateLimit, Code: e.Code, Param: e.Param, Status: e.HTTPStatus,
 	}})
 }
 
@@ -227,7 +230,7 @@ func (e *Error) UnmarshalJSON(b []byte) error {
 	*e = Error{
 		Kind: in.Kind, Message: in.Message, Provider: in.Provider,
 		RetryAfter: time.Duration(in.RetryAfterMs) * time.Millisecond, CallID: in.CallID,
-		Attempts: in.Attempts, RateLimit: in.RateLimit, Code: in.Code, HTTPStatus: in.Status,
+		Attempts: in.Attempts, RateLimit: in.RateLimit, Code: in.Code, Param: in.Param, HTTPStatus: in.Status,
 	}
 	return nil
 }

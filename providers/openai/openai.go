@@ -133,8 +133,9 @@ func response(reply *httpx.Reply) (*wire.Response, error) {
 	return resp, wire.DecodeSummary(resp)
 }
 
-// Stream implements providers.Provider. A server may end its stream without
-// [DONE], but not before a finish reason.
+// Stream implements providers.Provider. A stream has its proper end with [DONE],
+// or with a finish reason where one choice was asked for (of several, one may
+// finish before another is cut off).
 func (p *Provider) Stream(ctx context.Context, job *providers.Job, yield func(*wire.Event) error) (*wire.Response, error) {
 	req, err := p.request(job, true)
 	if err != nil {
@@ -146,8 +147,12 @@ func (p *Provider) Stream(ctx context.Context, job *providers.Job, yield func(*w
 	switch {
 	case err != nil:
 	case reply.Whole != nil:
-		return p.unstreamed(reply.Whole, yield)
-	case s.resp.FinishReason == "":
+		return p.unstreamed(job, reply.Whole, yield)
+	case s.done && s.resp.FinishReason == "" && s.resp.OutputBytes > 0:
+		s.resp.FinishReason = subjects.FinishStop
+	case s.done && s.resp.FinishReason != "":
+	case s.resp.FinishReason != "" && job.Request.Head.Needs&wire.NeedChoices == 0:
+	default:
 		err = subjects.Errorf(subjects.KindProvider, "the stream ended early, without a finish reason")
 	}
 	if err != nil && s.fromYield {
@@ -164,12 +169,14 @@ type stream struct {
 	resp      *wire.Response
 	ev        wire.Event
 	fromYield bool
+	done      bool
 }
 
 var done = []byte("[DONE]")
 
 func (s *stream) event(data []byte) error {
 	if bytes.Equal(bytes.TrimSpace(data), done) {
+		s.done = true
 		return httpx.ErrDone
 	}
 	info, ok := wire.ReadOpenAIChunk(data)
@@ -194,13 +201,13 @@ func (s *stream) event(data []byte) error {
 }
 
 // sum keeps what the chunks say of the whole. Usage may come in any of them and
-// the last one counts.
+// the last one counts, but for one that has lost what was said before.
 func (s *stream) sum(info *wire.ChunkInfo) {
 	s.resp.OutputBytes += info.OutputBytes
 	if info.Finish != "" {
 		s.resp.FinishReason = info.Finish
 	}
-	if info.UsageKnown {
+	if info.UsageKnown && (!s.resp.UsageKnown || info.Usage != subjects.Usage{}) {
 		s.resp.Usage, s.resp.UsageKnown = info.Usage, true
 	}
 	if s.resp.Model == "" && info.Model != "" {
@@ -208,9 +215,13 @@ func (s *stream) sum(info *wire.ChunkInfo) {
 	}
 }
 
-// unstreamed gives a whole answer as a stream: the server does not stream.
-func (p *Provider) unstreamed(reply *httpx.Reply, yield func(*wire.Event) error) (*wire.Response, error) {
+// unstreamed gives a whole answer as a stream: the server does not stream. An
+// answer that has more in it than text and tool calls is refused, not reduced.
+func (p *Provider) unstreamed(job *providers.Job, reply *httpx.Reply, yield func(*wire.Event) error) (*wire.Response, error) {
 	resp, err := response(reply)
+	if err == nil && job.Request.Head.Needs&(wire.NeedChoices|wire.NeedLogProbs) != 0 {
+		err = subjects.Errorf(subjects.KindProvider, "the server does not stream, and choices and log-probabilities cannot be streamed for it; ask without stream")
+	}
 	if err == nil {
 		err = wire.Decode(resp)
 	}

@@ -11,6 +11,10 @@
 // case (cancel, error, a body closed early) it is closed, which tells the
 // upstream to stop.
 //
+// A request is written once. An upstream that takes it and closes without a word
+// may have done its work: whether it is asked again is the call's decision, which
+// counts it.
+//
 // Requests that need more (https, a configured proxy) go to the fallback.
 package h1
 
@@ -56,7 +60,6 @@ type conn struct {
 	br    *bufio.Reader
 	bw    *bufio.Writer
 	since time.Time // idle since
-	used  bool      // has carried an exchange before this one
 }
 
 // past is a deadline that ends every read and write at once.
@@ -68,22 +71,12 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !t.plain(req) {
 		return t.Fallback.RoundTrip(req)
 	}
-	for {
-		c, err := t.take(req.Context(), address(req.URL))
-		if err != nil {
-			closeBody(req)
-			return nil, err
-		}
-		resp, err := t.exchange(c, req)
-		if err == nil {
-			return resp, nil
-		}
-		// An idle connection may be closed by the upstream in the moment it is
-		// used; when nothing came back on it, the request was not taken.
-		if !c.used || !errors.Is(err, errNoAnswer) || req.Context().Err() != nil || !rewind(req) {
-			return nil, err
-		}
+	c, err := t.take(req.Context(), address(req.URL))
+	if err != nil {
+		closeBody(req)
+		return nil, err
 	}
+	return t.exchange(c, req)
 }
 
 func (t *Transport) plain(req *http.Request) bool {
@@ -110,21 +103,6 @@ func closeBody(req *http.Request) {
 	}
 }
 
-func rewind(req *http.Request) bool {
-	if req.Body == nil || req.Body == http.NoBody {
-		return true
-	}
-	if req.GetBody == nil {
-		return false
-	}
-	body, err := req.GetBody()
-	if err != nil {
-		return false
-	}
-	req.Body = body
-	return true
-}
-
 // take returns an idle connection that is still whole, or makes one.
 func (t *Transport) take(ctx context.Context, addr string) (*conn, error) {
 	for {
@@ -133,7 +111,6 @@ func (t *Transport) take(ctx context.Context, addr string) (*conn, error) {
 			break
 		}
 		if time.Since(c.since) < t.IdleTimeout && alive(c.Conn) {
-			c.used = true
 			return c, nil
 		}
 		_ = c.Close()

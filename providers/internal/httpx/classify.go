@@ -15,8 +15,9 @@ import (
 
 // failure is what an error answer says, from whichever of the known forms.
 type failure struct {
-	status  int
-	message string
+	code, param string
+	status      int
+	message     string
 	// words are its codes and types, lower-case: error.code, error.type,
 	// error.status, and those of details and inner errors.
 	words []string
@@ -126,6 +127,7 @@ func readFailure(status int, contentType string, body []byte) failure {
 	if f.message == "" {
 		f.message = firstText(e.Get("message"), e.Get("detail"), e.Get("detail.0.msg"), root.Get("message"))
 	}
+	f.code, f.param = e.Get("code").Str, e.Get("param").Str
 	for _, path := range []string{
 		"code", "type", "status", "details.error_code", "innererror.code", "inner_error.code",
 		"details.#.reason", "details.#.violations.#.quotaId",
@@ -177,10 +179,24 @@ func (f *failure) error(r *Request) *subjects.Error {
 		return f.noModel(r)
 	}
 	e := subjects.Errorf(kind, "%s", f.text(r, kind))
+	if kind == subjects.KindValidation || kind == subjects.KindContentPolicy { // the caller's to mend, in its API's own words
+		e.Code, e.Param = f.name(f.code, r.Secret), f.name(f.param, r.Secret)
+	}
 	if kind == subjects.KindValidation && (f.says(lengthWords) || f.reads(lengthTexts)) {
 		e.Code = subjects.CodeContextLength
 	}
 	return e
+}
+
+// name passes a code or a field's name on, if it looks like one.
+func (f *failure) name(s, secret string) string {
+	odd := func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_.-[]", c))
+	}
+	if len(s) > 64 || strings.ContainsFunc(s, odd) || secret != "" && strings.Contains(s, secret) {
+		return ""
+	}
+	return s
 }
 
 func (f *failure) kind() subjects.Kind {
