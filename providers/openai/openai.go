@@ -144,6 +144,9 @@ func (p *Provider) Stream(ctx context.Context, job *providers.Job, yield func(*w
 	s := &stream{p: p, req: req, yield: yield, resp: &wire.Response{Wire: wire.OpenAIChat}}
 	reply, err := p.client.Stream(ctx, req, p.cfg.IdleTimeout, s.event)
 	s.resp.RateLimit = reply.RateLimit
+	if subjects.KindOf(err) == subjects.KindTimeout && ctx.Err() == nil && s.whole(job) {
+		err = nil // the server forgot to end what it had finished
+	}
 	switch {
 	case err != nil:
 	case reply.Whole != nil:
@@ -151,7 +154,7 @@ func (p *Provider) Stream(ctx context.Context, job *providers.Job, yield func(*w
 	case s.done && s.resp.FinishReason == "" && s.resp.OutputBytes > 0:
 		s.resp.FinishReason = subjects.FinishStop
 	case s.done && s.resp.FinishReason != "":
-	case s.resp.FinishReason != "" && job.Request.Head.Needs&wire.NeedChoices == 0:
+	case s.whole(job):
 	default:
 		err = subjects.Errorf(subjects.KindProvider, "the stream ended early, without a finish reason")
 	}
@@ -170,6 +173,11 @@ type stream struct {
 	ev        wire.Event
 	fromYield bool
 	done      bool
+}
+
+// whole reports whether the answer is all there, without [DONE].
+func (s *stream) whole(job *providers.Job) bool {
+	return s.resp.FinishReason != "" && job.Request.Head.Needs&wire.NeedChoices == 0
 }
 
 var done = []byte("[DONE]")
