@@ -2,7 +2,7 @@
 // runners, proxies, anything behind an http:// base URL. The exchange runs in
 // the caller's goroutine, where net/http keeps two goroutines for each
 // connection and hands every request and answer between them; that costs about
-// as much as the exchange itself (bench/README.md). Messages are written and
+// as much as the exchange itself (see the benchmark). Messages are written and
 // parsed by net/http's own code.
 //
 // States of a connection: dialled → writing → reading the head → the body in
