@@ -706,8 +706,10 @@ func TestAskersLeave(t *testing.T) {
 // cannot be, is estimated and marked so; what it says is taken.
 func TestUsageReportedInPart(t *testing.T) {
 	body := func(usage string) fakeopenai.Behaviour {
-		return fakeopenai.Behaviour{Header: http.Header{"Content-Type": {"application/json"}},
-			Body: `{"id":"x","object":"chat.completion","model":"gpt-test","choices":[{"index":0,"message":{"role":"assistant","content":"` + strings.Repeat("word ", 100) + `"},"finish_reason":"stop"}]` + usage + `}`}
+		return fakeopenai.Behaviour{
+			Header: http.Header{"Content-Type": {"application/json"}},
+			Body:   `{"id":"x","object":"chat.completion","model":"gpt-test","choices":[{"index":0,"message":{"role":"assistant","content":"` + strings.Repeat("word ", 100) + `"},"finish_reason":"stop"}]` + usage + `}`,
+		}
 	}
 	for usage, want := range map[string]struct {
 		in, out   int64

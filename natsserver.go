@@ -37,6 +37,7 @@ type natsServer struct {
 	srv      *server.Server
 	user     string
 	password string
+	storeDir string
 }
 
 // startNATS starts the embedded server: settings from a file or the built-in
@@ -46,7 +47,7 @@ func startNATS(o *options, storeDir string) (*natsServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &natsServer{}
+	n := &natsServer{storeDir: storeDir}
 	secured, err := n.setUsers(opts, o.getenv)
 	if err != nil {
 		return nil, err
@@ -215,6 +216,17 @@ func (n *natsServer) connect(opts ...nats.Option) (*nats.Conn, error) {
 // interest reports whether anybody listens on a subject.
 func (n *natsServer) interest(subject string) bool {
 	return n.srv.GlobalAccount().Interest(subject) > 0
+}
+
+// revive starts JetStream anew: after a failed write its store refuses all later
+// ones, also when the cause is gone.
+func (n *natsServer) revive() error {
+	cfg := *n.srv.JetStreamConfig()
+	cfg.StoreDir = n.storeDir
+	if err := n.srv.DisableJetStream(); err != nil {
+		return err
+	}
+	return n.srv.EnableJetStream(&cfg)
 }
 
 func (n *natsServer) stop() {

@@ -26,6 +26,7 @@ type service struct {
 	micro  micro.Service
 	subs   []*nats.Subscription
 	crew   *crew
+	left   sync.Once
 	once   sync.Once
 }
 
@@ -101,8 +102,8 @@ func (s *service) subscribe(subject string, h nats.MsgHandler) error {
 // inbox is refused: its answer could go to nobody, and would cost tokens.
 func (s *service) call(as actors.Incoming) func(micro.Request) {
 	return func(r micro.Request) {
-		if r.Reply() == "" {
-			s.log.Warn("call refused: it has no reply inbox; send it as a request", "subject", r.Subject())
+		if !answerable(r.Reply()) {
+			s.log.Warn("call refused: its reply goes to no inbox; send it as a request", "subject", r.Subject())
 			return
 		}
 		in := as
@@ -110,6 +111,12 @@ func (s *service) call(as actors.Incoming) func(micro.Request) {
 		in.Msg = &subjects.Msg{Subject: r.Subject(), Header: subjects.Header(r.Headers()), Data: r.Data()}
 		s.crew.run(func() { s.engine.Serve(context.Background(), in, s.replyTo(in.Inbox)) })
 	}
+}
+
+// answerable reports whether a reply may go to a subject. A node may publish
+// where its callers may not, so they must not choose such a place for an answer.
+func answerable(reply string) bool {
+	return reply != "" && !strings.HasPrefix(reply, "llm.") && !strings.HasPrefix(reply, "$")
 }
 
 // replyTo publishes replies. Not through the micro request: its Error is not
@@ -129,7 +136,7 @@ func (s *service) replyTo(inbox string) actors.Reply {
 func (s *service) query(q actors.Query) func(micro.Request) {
 	return func(r micro.Request) {
 		inbox, body := r.Reply(), r.Data()
-		if inbox == "" {
+		if !answerable(inbox) {
 			return
 		}
 		go func() {
@@ -160,11 +167,15 @@ func (s *service) onAnnounce(m *nats.Msg) {
 	}
 }
 
-// stop takes no more messages. Calls that run go on.
+// leave takes no more calls and queries: other nodes get them. Calls that run go
+// on, and can be cancelled.
+func (s *service) leave() { s.left.Do(func() { _ = s.micro.Stop() }) }
+
+// stop takes no more messages at all.
 func (s *service) stop() {
 	s.once.Do(func() {
+		s.leave()
 		s.crew.stop()
-		_ = s.micro.Stop()
 		for _, sub := range s.subs {
 			_ = sub.Unsubscribe()
 		}
@@ -209,7 +220,9 @@ func (l *local) Stream(ctx context.Context, m *subjects.Msg, yield func(*subject
 	case m.Subject == subjects.Cancel:
 		return l.engine.Cancel(m.Data)
 	case strings.HasPrefix(m.Subject, "llm.complete."):
-		in.Class = strings.TrimPrefix(m.Subject, "llm.complete.")
+		if in.Class = strings.TrimPrefix(m.Subject, "llm.complete."); !subjects.ValidClass(in.Class) {
+			return subjects.Errorf(subjects.KindProviderUnavailable, "nobody answers %s; the classes are interactive and ingestion", m.Subject)
+		}
 	case strings.HasPrefix(m.Subject, "llm.provider.") && strings.HasSuffix(m.Subject, ".complete"):
 		in.Provider = strings.TrimSuffix(strings.TrimPrefix(m.Subject, "llm.provider."), ".complete")
 	default:

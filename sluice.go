@@ -298,12 +298,13 @@ func (n *Node) startEngine(context.Context) error {
 		Config: n.cfg, Providers: all, JS: js, Store: n.store, Log: n.log,
 		Emit: n.events.emit, Version: Version, Hop: subjects.NewClient(n.conn),
 		FreeSpace: func() (uint64, bool) { return persistence.FreeBytes(n.o.data) },
+		Spill:     filepath.Join(n.o.data, "pending-usage.jsonl"),
 	}
 	if len(n.o.hosts) > 0 {
 		o.Hosts = func(id string) bool { return slices.Contains(n.o.hosts, id) }
 	}
 	if n.nats != nil {
-		o.Interest = n.nats.interest
+		o.Interest, o.Revive = n.nats.interest, n.nats.revive
 	}
 	n.engine = actors.NewEngine(o)
 	n.onClose(n.engine.Close)
@@ -388,7 +389,7 @@ func (n *Node) Store() *persistence.Store { return n.store }
 // returned. Close comes after.
 func (n *Node) Drain(ctx context.Context) error {
 	n.engine.StopAccepting()
-	n.service.stop()
+	n.service.leave()
 	drained := make(chan error, 1)
 	go func() { drained <- n.engine.Drain(ctx) }()
 	if n.http != nil {

@@ -83,8 +83,12 @@ type pump struct {
 	js    jetstream.JetStream
 	store *persistence.Store
 	fresh *freshRecords
+	// again gets a value when the stream was started anew.
+	again chan struct{}
 	log   *slog.Logger
 }
+
+var errAnew = errors.New("the stream was started anew")
 
 // run works until ctx ends. After an error it starts again from the cursor,
 // with a growing pause.
@@ -98,7 +102,7 @@ func (p *pump) run(ctx context.Context) {
 		}
 		p.log.Warn("usage aggregation interrupted; it goes on from its cursor", "error", err)
 		p.sys.send(p.actor, applyFailed{err.Error()})
-		if time.Since(start) > time.Minute {
+		if time.Since(start) > time.Minute || errors.Is(err, errAnew) {
 			pause = 100 * time.Millisecond
 		}
 		select {
@@ -115,6 +119,9 @@ func (p *pump) run(ctx context.Context) {
 // counted twice or left out.
 func (p *pump) start(ctx context.Context) (identity string, from uint64, err error) {
 	stream, err := p.js.Stream(ctx, subjects.UsageStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return "", 0, fmt.Errorf("the usage stream %s is gone: restore it, or restart the node, which makes it anew", subjects.UsageStream)
+	}
 	if err != nil {
 		return "", 0, err
 	}
@@ -196,6 +203,8 @@ func (p *pump) apply(ctx context.Context, identity string, in <-chan persistence
 			batch = gather(append(batch[:0], e), in)
 		case err := <-failed:
 			return err
+		case <-p.again:
+			return errAnew
 		case <-ctx.Done():
 			return ctx.Err()
 		}

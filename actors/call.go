@@ -663,7 +663,7 @@ func (c *call) sendError(err error) {
 		c.e.log.Warn("call failed inside", "call", c.id, "error", cause)
 	}
 	_ = c.out(e.Msg())
-	if c.begun {
+	if c.begun || c.req != nil && c.req.Head.Stream {
 		_ = c.out(&subjects.Msg{})
 	}
 }

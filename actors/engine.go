@@ -57,6 +57,11 @@ type Options struct {
 	Interest func(inbox string) bool
 	// FreeSpace returns the free bytes of the disk that holds the data, if known.
 	FreeSpace func() (free uint64, known bool)
+	// Revive repairs a usage log that refuses every write; nil = it cannot be.
+	Revive func() error
+	// Spill is the file that takes the records which could not be stored before
+	// the node ends; the next one stores them.
+	Spill string
 	// Hop carries calls to other nodes.
 	Hop     subjects.Transport
 	Version string
@@ -103,14 +108,22 @@ func NewEngine(o Options) *Engine {
 	stream := newAcks(o.JS.Conn())
 	e.background(func() { stream.run(e.base) })
 	e.usage = newUsageLog(e.sys, stream, o.Log, e.cfg.Usage.MaxPending, o.Emit)
+	e.usage.spill = o.Spill
 	e.progress = e.sys.spawn(&aggregator{})
 	e.changed = make(chan struct{}, 1)
 	e.node = subjects.NewCallID()
 	e.peers = e.sys.spawn(&peers{nodes: map[string]peer{}, changed: e.changed})
 	e.retry = failsafe.With(e.retryPolicy())
 	e.refresh()
-	p := &pump{sys: e.sys, actor: e.progress, js: o.JS, store: o.Store, fresh: &e.usage.fresh, log: o.Log}
+	p := &pump{sys: e.sys, actor: e.progress, js: o.JS, store: o.Store, fresh: &e.usage.fresh, log: o.Log, again: make(chan struct{}, 1)}
+	if o.Revive != nil {
+		e.usage.revive = func() error {
+			defer trySend(p.again, struct{}{}) // its consumer is gone with the old store
+			return o.Revive()
+		}
+	}
 	e.background(func() { p.run(e.base) })
+	e.background(func() { e.usage.unspill(e.base) })
 	e.background(func() { e.keepStatus() })
 	e.background(func() { e.every(time.Second, e.watchDisk) })
 	e.background(func() { e.every(time.Hour, func() { o.Store.GC() }) })
@@ -325,5 +338,6 @@ func (e *Engine) Close() {
 	e.cutOff(e.idle())
 	e.stop(errStopped)
 	e.work.Wait()
+	e.usage.rescue()
 	e.sys.close()
 }

@@ -36,6 +36,41 @@ func isHop(in Incoming) bool {
 
 // hop makes one attempt at a provider on another node.
 func (c *call) hop(ctx context.Context, cand subjects.Candidate, n int) (*wire.Response, error) {
+	ctx, gone := context.WithCancelCause(ctx)
+	defer gone(nil)
+	stop := c.watchHost(cand.Provider, gone)
+	defer stop()
+	resp, err := c.hopOnce(ctx, cand, n)
+	if err != nil && context.Cause(ctx) == errHostGone && c.ctx.Err() == nil {
+		err = &finalError{errHostGone}
+	}
+	return resp, err
+}
+
+var errHostGone error = subjects.Errorf(subjects.KindProviderUnavailable, "the node that hosts the provider fell silent")
+
+// watchHost ends a hop when no node that lives hosts its provider any more.
+func (c *call) watchHost(provider string, gone context.CancelCauseFunc) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		t := time.NewTicker(time.Second)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				if st := (*c.e.snapshot.Load())[provider]; !st.Remote {
+					gone(errHostGone)
+					return
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() { close(done) }
+}
+
+func (c *call) hopOnce(ctx context.Context, cand subjects.Candidate, n int) (*wire.Response, error) {
 	m := &subjects.Msg{Subject: subjects.Provider(cand.Provider), Header: c.hopHeader(ctx, cand, n), Data: c.req.Body}
 	resp := &wire.Response{}
 	if !c.req.Head.Stream {

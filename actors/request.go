@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/sluice-llm/sluice/routing"
 	"github.com/sluice-llm/sluice/subjects"
@@ -83,7 +82,7 @@ func (c *call) readHeaders() error {
 		{subjects.HeaderProvider, &head.Provider},
 	} {
 		if v := h.Get(f.header); v != "" {
-			if err := checkName("header "+f.header, v); err != nil {
+			if err := wire.CheckName("header "+f.header, v, subjects.MaxName); err != nil {
 				return err
 			}
 			*f.to = v
@@ -111,16 +110,6 @@ func (c *call) readHeaders() error {
 	}
 	if c.isHop {
 		head.Model = h.Get(subjects.HeaderModel)
-	}
-	return nil
-}
-
-func checkName(field, v string) error {
-	if len(v) > subjects.MaxName {
-		return subjects.Errorf(subjects.KindValidation, "%s: %d bytes, above the bound of %d; use a shorter name", field, len(v), subjects.MaxName)
-	}
-	if !utf8.ValidString(v) {
-		return subjects.Errorf(subjects.KindValidation, "%s: not valid UTF-8; send the name in UTF-8", field)
 	}
 	return nil
 }

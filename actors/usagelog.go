@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -35,6 +36,9 @@ type usageLog struct {
 	lastSeq atomic.Uint64
 	// fresh has records that the database has not taken yet.
 	fresh freshRecords
+	// revive and spill are Options.Revive and Options.Spill.
+	revive func() error
+	spill  string
 }
 
 // publisher is what the usage log needs of JetStream: it sends m and gives to,
@@ -148,6 +152,8 @@ func (u *usageLog) noteSeq(seq uint64) {
 const (
 	minRetryDelay = 250 * time.Millisecond
 	maxRetryDelay = 5 * time.Second
+	// reviveAfter is after how many failed tries the log is started anew.
+	reviveAfter = 3
 )
 
 // Messages of the keeper.
@@ -177,9 +183,9 @@ type keeper struct {
 	emit func(string, any)
 
 	kept    []*subjects.UsageRecord
-	lost    int
 	retries bool // one retry goroutine at most
 	delay   time.Duration
+	fails   int // tries that failed, one after the other
 	disk    *subjects.Error
 	lastErr string
 }
@@ -189,8 +195,12 @@ func (k *keeper) receive(self *actor.PID, msg any) {
 	case stranded:
 		k.keep(self, m.rec)
 	case retryNow:
-		batch := k.kept[:min(len(k.kept), 256)]
-		go k.u.retry(self, append([]*subjects.UsageRecord(nil), batch...))
+		batch := slices.Clone(k.kept[:min(len(k.kept), 256)])
+		go k.u.retry(self, batch, k.disk == nil && k.fails > 0 && k.fails%reviveAfter == 0)
+		return
+	case takeKept:
+		m.reply <- k.kept
+		k.kept = nil
 		return
 	case retried:
 		k.settle(self, m)
@@ -209,9 +219,7 @@ func (k *keeper) receive(self *actor.PID, msg any) {
 
 func (k *keeper) keep(self *actor.PID, rec *subjects.UsageRecord) {
 	if len(k.kept) >= k.max {
-		k.lost++
-		k.u.log.Error("usage record lost: too many wait for the log", "call", rec.ID, "provider", rec.Provider,
-			"process", rec.Process, "input_tokens", rec.InputTokens, "output_tokens", rec.OutputTokens, "lost", k.lost)
+		k.u.logLost(rec)
 		return
 	}
 	k.kept = append(k.kept, rec)
@@ -226,13 +234,15 @@ func (k *keeper) schedule(self *actor.PID) {
 }
 
 func (k *keeper) settle(self *actor.PID, m retried) {
-	k.kept = k.kept[m.stored:]
+	k.kept = k.kept[min(m.stored, len(k.kept)):]
 	k.retries = false
-	k.lastErr, k.delay = "", minRetryDelay
 	if m.err != nil {
-		k.lastErr = m.err.Error()
-		k.delay = min(2*k.delay, maxRetryDelay)
-	} else if len(k.kept) == 0 {
+		k.fails++
+		k.lastErr, k.delay = m.err.Error(), min(2*k.delay, maxRetryDelay)
+	} else {
+		k.fails, k.lastErr, k.delay = 0, "", minRetryDelay
+	}
+	if len(k.kept) == 0 {
 		k.kept = nil
 	}
 	k.schedule(self)
@@ -270,20 +280,18 @@ type storeEvent struct {
 	At     subjects.Time `json:"at"`
 }
 
-// retry runs beside the keeper: it stores kept records in order and reports.
-// A duplicate here is our own earlier try, which did arrive.
-func (u *usageLog) retry(keeper *actor.PID, batch []*subjects.UsageRecord) {
-	reply := make(chan acked, 1)
-	for i, rec := range batch {
-		u.publish(rec, reply)
-		ack := <-reply
-		if ack.err != nil {
-			u.sys.send(keeper, retried{stored: i, err: ack.err})
-			return
+// retry runs beside the keeper: it stores kept records in order and reports. A
+// log that has refused everything for a while is first started anew: its store
+// does not forget a full disk.
+func (u *usageLog) retry(keeper *actor.PID, batch []*subjects.UsageRecord, revive bool) {
+	if revive && u.revive != nil {
+		u.log.Warn("the usage log refuses every record; it is started anew")
+		if err := u.revive(); err != nil {
+			u.log.Error("the usage log cannot be started anew", "error", err)
 		}
-		u.noteSeq(ack.seq)
 	}
-	u.sys.send(keeper, retried{stored: len(batch)})
+	stored, err := u.storeAll(batch)
+	u.sys.send(keeper, retried{stored: stored, err: err})
 }
 
 func (u *usageLog) state(ctx context.Context) keeperInfo {

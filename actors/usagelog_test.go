@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -168,4 +170,73 @@ func TestDiskFullRefuses(t *testing.T) {
 			t.Error("one event for each change")
 		}
 	})
+}
+
+// TestSpill: records that cannot be stored before the node ends wait in a file,
+// and the next node stores them once and removes it.
+func TestSpill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "pending.jsonl")
+		u, log, _ := testUsageLog(t, 100)
+		u.spill = file
+		log.set(errors.New("no space left on device"), false)
+		for i := range 3 {
+			u.write(record(fmt.Sprint("r", i))).wait()
+		}
+		synctest.Wait()
+		u.rescue()
+		if st := u.state(context.Background()); st.pending != 0 {
+			t.Errorf("%d are still kept", st.pending)
+		}
+		next, log, _ := testUsageLog(t, 100)
+		next.spill = file
+		log.set(errors.New("still down"), false)
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() { next.unspill(ctx); close(ended) }()
+		pass(time.Second)
+		cancel()
+		<-ended
+		if _, err := os.Stat(file); err != nil {
+			t.Errorf("the file is gone before its records are stored: %v", err)
+		}
+		log.set(nil, false)
+		next.unspill(context.Background())
+		if want := []string{"r0", "r1", "r2"}; !slices.Equal(log.ids, want) {
+			t.Errorf("stored %v, want %v", log.ids, want)
+		}
+		if _, err := os.Stat(file); err == nil {
+			t.Error("the file is still there")
+		}
+		next.unspill(context.Background()) // nothing to do
+	})
+}
+
+// TestLogIsStartedAnew: a log that refuses everything is revived, once the disk
+// has space.
+func TestLogIsStartedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, log, _ := testUsageLog(t, 100)
+		u.revive = func() error { log.set(nil, false); return nil }
+		log.set(errors.New("sticky"), false)
+		u.sys.send(u.keeper, diskState{subjects.Errorf(subjects.KindNoProvider, "full")})
+		u.write(record("r")).wait()
+		pass(time.Minute)
+		synctest.Wait()
+		if len(log.stored()) != 0 {
+			t.Error("started anew while the disk is full")
+		}
+		u.sys.send(u.keeper, diskState{nil})
+		pass(time.Minute)
+		synctest.Wait()
+		if got := log.stored(); !slices.Equal(got, []string{"r"}) || u.refuse() != nil {
+			t.Errorf("stored %v, refusal %v", got, u.refuse())
+		}
+	})
+}
+
+func (l *fakeLog) stored() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.ids)
 }

@@ -120,8 +120,10 @@ func TestTooLargeIsReadOn(t *testing.T) {
 		sends, atLeast int
 		atMost         int
 	}{
-		{-1, "", 20_000, 20_000, 20_000}, {20_000, "", 20_000, 20_000, 20_000},
-		{20_000, "100-continue", 20_000, 0, 0}, {-1, "", 200 << 20, 64 << 20, 65 << 20},
+		{-1, "", 20_000, 20_000, 20_000},
+		{20_000, "", 20_000, 20_000, 20_000},
+		{20_000, "100-continue", 20_000, 0, 0},
+		{-1, "", 200 << 20, 64 << 20, 65 << 20},
 	} {
 		body := &counter{left: tt.sends}
 		req, err := http.NewRequestWithContext(context.Background(), "POST", "http://localhost/api/complete", body)
