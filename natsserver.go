@@ -35,9 +35,9 @@ const (
 // natsServer is the embedded server.
 type natsServer struct {
 	srv      *server.Server
-	user     string
-	password string
-	storeDir string
+	user      string
+	password  string
+	jetStream server.JetStreamConfig // as it was started
 }
 
 // startNATS starts the embedded server: settings from a file or the built-in
@@ -47,7 +47,7 @@ func startNATS(o *options, storeDir string) (*natsServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &natsServer{storeDir: storeDir}
+	n := &natsServer{}
 	secured, err := n.setUsers(opts, o.getenv)
 	if err != nil {
 		return nil, err
@@ -75,6 +75,8 @@ func startNATS(o *options, storeDir string) (*natsServer, error) {
 		}
 		return nil, fmt.Errorf("the embedded NATS server did not start: JetStream is not available in %s; is the folder writable and the disk not full?", storeDir)
 	}
+	n.jetStream = *srv.JetStreamConfig()
+	n.jetStream.StoreDir = storeDir // the server adds a folder of its own to it
 	return n, nil
 }
 
@@ -221,11 +223,12 @@ func (n *natsServer) interest(subject string) bool {
 // revive starts JetStream anew: after a failed write its store refuses all later
 // ones, also when the cause is gone.
 func (n *natsServer) revive() error {
-	cfg := *n.srv.JetStreamConfig()
-	cfg.StoreDir = n.storeDir
-	if err := n.srv.DisableJetStream(); err != nil {
-		return err
+	if n.srv.JetStreamEnabled() { // it is not, where an earlier revival failed half-way
+		if err := n.srv.DisableJetStream(); err != nil {
+			return err
+		}
 	}
+	cfg := n.jetStream
 	return n.srv.EnableJetStream(&cfg)
 }
 

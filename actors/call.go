@@ -68,7 +68,7 @@ type call struct {
 
 // Serve runs one call to its end in the calling goroutine. It sends exactly one
 // terminal message: a result, a sentinel after a stream, or an error (followed
-// by the sentinel when a stream had begun). It never panics.
+// by the sentinel where a stream was asked for). It never panics.
 func (e *Engine) Serve(ctx context.Context, in Incoming, out Reply) {
 	c := &call{e: e, in: in, out: out, start: time.Now(), class: in.Class}
 	size := int64(len(in.Data))
@@ -403,7 +403,7 @@ func (c *call) attempt(cand subjects.Candidate, n int) (resp *wire.Response, err
 		return nil, context.Cause(c.ctx)
 	}
 	start := time.Now()
-	c.reached = true
+	c.reached, c.held = true, nil
 	defer func() {
 		took := time.Since(start)
 		c.provider += took
@@ -437,7 +437,6 @@ func (c *call) ask(cand subjects.Candidate, n int) (resp *wire.Response, err err
 		return p.Complete(ctx, job)
 	}
 	c.enc = wire.NewStreamEncoder(c.req.Wire, &c.req.Head, c.id, cand.Model)
-	c.held = nil
 	return p.Stream(ctx, job, c.event)
 }
 

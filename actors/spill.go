@@ -16,18 +16,14 @@ type takeKept struct {
 	reply chan<- []*subjects.UsageRecord
 }
 
-// rescue is the last thing before a node ends: records that could not be stored
-// are tried once more, else written to the spill file, else to the process's
-// log, with what they cost. None is lost in silence.
+// rescue is the last thing before a node ends, when nothing publishes any more:
+// records that could not be stored are written to the spill file, else to the
+// process's log, with what they cost. None is lost in silence.
 func (u *usageLog) rescue() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	kept, err := ask(ctx, u.sys, u.keeper, func(r chan<- []*subjects.UsageRecord) any { return takeKept{r} })
 	if err != nil || len(kept) == 0 {
-		return
-	}
-	stored, _ := u.storeAll(kept)
-	if kept = kept[stored:]; len(kept) == 0 {
 		return
 	}
 	err = appendRecords(u.spill, kept)
