@@ -34,7 +34,7 @@ const (
 
 // natsServer is the embedded server.
 type natsServer struct {
-	srv      *server.Server
+	srv       *server.Server
 	user      string
 	password  string
 	jetStream server.JetStreamConfig // as it was started
