@@ -32,6 +32,7 @@ build: need-go ## Build bin/sluice
 
 test: need-go examples ## Run all tests with the race detector (PKG=./actors RUN=TestPool for some)
 	@go test -race -json -timeout 20m $(if $(RUN),-run '$(RUN)') $(PKG) | $(testcount)
+	@go test -json -run '^TestRevive$$' . | $(testcount) # see revive_test.go
 
 examples: ## Install what the examples need, once, into ignored folders
 	@examples/install.sh
