@@ -130,6 +130,9 @@ func TestAcksGiveUp(t *testing.T) {
 	if got := <-to; !errors.Is(got.err, nats.ErrDisconnected) {
 		t.Errorf("connection lost: %+v", got)
 	}
+	if err := a.conn.FlushTimeout(10 * time.Second); err != nil { // connected again
+		t.Fatal(err)
+	}
 	a.publish(usageMsg("c", 10), to)
 	a.close()
 	if got := <-to; !errors.Is(got.err, errStopped) {

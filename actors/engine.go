@@ -184,19 +184,50 @@ func (e *Engine) worthRetrying(err error) bool {
 // refresh looks at each provider again and says when one came or went.
 func (e *Engine) refresh() {
 	elsewhere := e.hostedElsewhere()
-	snap := make(routing.Snapshot, len(e.o.Providers))
+	snap := e.lookAtAll(elsewhere)
 	var old routing.Snapshot
 	if p := e.snapshot.Load(); p != nil {
 		old = *p
 	}
-	for id, p := range e.o.Providers {
-		st := e.look(id, p, elsewhere)
-		snap[id] = st
+	for id, st := range snap {
 		if was, ok := old[id]; ok && was.Available != st.Available {
 			e.o.Emit(subjects.ProviderStatus(id), &providerStatusEvent{Provider: id, Available: st.Available, Reason: st.Detail, At: subjects.Time{Time: time.Now()}})
 		}
 	}
 	e.snapshot.Store(&snap)
+}
+
+// checkTimeout bounds one look at a provider.
+const checkTimeout = 2 * time.Second
+
+// lookAtAll looks at the providers side by side: one that does not answer does
+// not hold up the others.
+func (e *Engine) lookAtAll(elsewhere routing.Snapshot) routing.Snapshot {
+	ctx, cancel := context.WithTimeout(e.base, checkTimeout)
+	defer cancel()
+	type seen struct {
+		id string
+		st routing.State
+	}
+	all := make(chan seen, len(e.o.Providers))
+	for id, p := range e.o.Providers {
+		go func() {
+			s := seen{id, routing.State{Reason: routing.ReasonUnavailable, Detail: "its check failed inside; the log says how"}}
+			defer func() {
+				if p := recover(); p != nil {
+					e.log.Error("a provider's check panicked", "provider", id, "panic", panicError(p).(*subjects.Error).Unwrap())
+				}
+				all <- s
+			}()
+			s.st = e.look(ctx, id, p, elsewhere)
+		}()
+	}
+	snap := make(routing.Snapshot, len(e.o.Providers))
+	for range e.o.Providers {
+		s := <-all
+		snap[s.id] = s.st
+	}
+	return snap
 }
 
 // providerStatusEvent is the payload of llm.provider_status.<provider>.
@@ -209,14 +240,14 @@ type providerStatusEvent struct {
 
 // look says how a provider can be reached: here, where this node hosts it, else
 // on another node.
-func (e *Engine) look(id string, p providers.Provider, elsewhere routing.Snapshot) routing.State {
+func (e *Engine) look(ctx context.Context, id string, p providers.Provider, elsewhere routing.Snapshot) routing.State {
 	if e.o.Hosts != nil && !e.o.Hosts(id) {
 		if st, ok := elsewhere[id]; ok {
 			return st
 		}
 		return routing.State{Reason: routing.ReasonNotHosted, Detail: "hosted on no node that can be heard"}
 	}
-	if err := p.Check(); err != nil {
+	if err := p.Check(ctx); err != nil {
 		return routing.State{Reason: routing.ReasonUnavailable, Detail: subjects.AsError(err).Message}
 	}
 	return routing.State{Available: true, Has: p.Capabilities()}

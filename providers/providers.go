@@ -33,7 +33,8 @@ type Provider interface {
 	Stream(ctx context.Context, job *Job, yield func(*wire.Event) error) (*wire.Response, error)
 	// Capabilities says what requests may need of this provider.
 	Capabilities() wire.Need
-	// Check says why the provider cannot serve now, or nil. It spends no tokens
-	// and makes no network call.
-	Check() error
+	// Check says why the provider cannot serve now, or nil. It spends no tokens.
+	// It is asked every few seconds, and keeps the outcome of what is costly (a
+	// request to a local runner, a program's own check); ctx bounds it.
+	Check(ctx context.Context) error
 }

@@ -45,6 +45,12 @@ type Prompt struct {
 	Stop           StringList      `json:"stop,omitempty"`
 	ResponseFormat *ResponseFormat `json:"responseFormat,omitempty"`
 	Stream         bool            `json:"stream,omitempty"`
+	// Seed and ReasoningEffort (none, minimal, low, medium, high, xhigh, max)
+	// steer, where the provider has them. ParallelToolCalls false asks for one
+	// tool call at a time.
+	Seed              *int64 `json:"seed,omitempty"`
+	ReasoningEffort   string `json:"reasoningEffort,omitempty"`
+	ParallelToolCalls *bool  `json:"parallelToolCalls,omitempty"`
 }
 
 // Message is one turn. Role is system, user, assistant or tool.

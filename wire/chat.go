@@ -10,6 +10,10 @@ import (
 	"github.com/sluice-llm/sluice/subjects"
 )
 
+// Efforts are the words for how much a model should reason, in their order. A
+// provider takes those that it has.
+var Efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max"}
+
 // Chat returns the request in the hub form, decoded on the first call. What
 // the hub form cannot carry is refused where the answer would be another
 // without it, and else named in Chat.Left.
@@ -48,9 +52,9 @@ func chatFromOpenAI(body []byte) (*Chat, error) {
 		return nil, undecodable(err)
 	}
 	c := &Chat{
-		Seed: in.Seed, FrequencyPenalty: in.FrequencyPenalty, PresencePenalty: in.PresencePenalty,
-		ParallelToolCalls: in.ParallelToolCalls, ReasoningEffort: in.ReasoningEffort, User: in.User,
+		FrequencyPenalty: in.FrequencyPenalty, PresencePenalty: in.PresencePenalty, User: in.User,
 	}
+	c.Seed, c.ParallelToolCalls, c.ReasoningEffort = in.Seed, in.ParallelToolCalls, in.ReasoningEffort
 	c.Temperature, c.TopP, c.Stream = in.Temperature, in.TopP, in.Stream
 	if c.MaxTokens = in.MaxCompletionTokens; c.MaxTokens == nil {
 		c.MaxTokens = in.MaxTokens

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 var (
 	nativeFields = []string{
 		"messages", "tools", "toolChoice", "temperature", "topP", "maxTokens", "stop", "responseFormat", "stream",
+		"seed", "reasoningEffort", "parallelToolCalls",
 		"tier", "task", "process", "provider", "model", "agentId", "privacy", "skipCache", "forcePaid",
 		"timeoutMs", "callId", "runId", "batchId",
 	}
@@ -101,6 +103,12 @@ func (n *native) prompt(key string, v raw) bool {
 		if h.Stream = n.boolean(key, v); h.Stream {
 			h.Needs |= NeedStreaming
 		}
+	case "seed":
+		n.whole(key, v, math.MinInt64, math.MaxInt64)
+	case "reasoningEffort":
+		n.oneOf(key, v, Efforts...)
+	case "parallelToolCalls":
+		n.boolean(key, v)
 	default:
 		return false
 	}
@@ -303,6 +311,9 @@ func (n *native) partKind(kind string, text, url, detail raw) {
 			n.fail(invalid("text", "an image part has none; send a text part beside it"))
 		}
 		n.oneOf("detail", orNull(detail), "low", "high", "auto")
+		if !strings.HasPrefix(url.inner(), "data:") {
+			n.sum.needs |= NeedImageURLs
+		}
 		if !imageURL(url.inner()) {
 			n.fail(invalid("imageUrl", "must be an http(s) URL or a data: URL with base64 content"))
 		}
@@ -382,10 +393,14 @@ func (n *native) toolChoice(v raw) {
 	case v == "" || v.isNull():
 	case v.isString():
 		mode := n.oneOf("toolChoice", v, "auto", "none", "required")
-		if mode == "required" && n.tools.count() == 0 {
-			n.fail(invalid("toolChoice", "is required, but there are no tools; send tools"))
+		if mode == "required" {
+			n.req.Head.Needs |= NeedToolChoice
+			if n.tools.count() == 0 {
+				n.fail(invalid("toolChoice", "is required, but there are no tools; send tools"))
+			}
 		}
 	case v.isObject():
+		n.req.Head.Needs |= NeedToolChoice
 		n.namedTool(v)
 	default:
 		n.fail(invalid("toolChoice", "must be auto, none, required or {\"name\":…}, not %s", v.what()))

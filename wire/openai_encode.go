@@ -62,6 +62,14 @@ func splice(body []byte, model string, stream, wantUsage bool) []byte {
 			dst = spliceTools(dst, v)
 		case "toolChoice":
 			dst = spliceToolChoice(dst, v)
+		case "seed":
+			dst = append(appendKey(dst, "seed"), v...)
+		case "reasoningEffort":
+			dst = append(appendKey(dst, "reasoning_effort"), v...)
+		case "parallelToolCalls":
+			if view(body).get("tools").count() > 0 {
+				dst = append(appendKey(dst, "parallel_tool_calls"), v...)
+			}
 		case "responseFormat":
 			dst = spliceFormat(dst, v)
 		}

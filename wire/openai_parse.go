@@ -13,7 +13,7 @@ var openAIKnown = []string{
 	"model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens",
 	"temperature", "top_p", "stop", "n", "tools", "tool_choice", "functions", "function_call",
 	"response_format", "logprobs", "top_logprobs", "modalities", "audio",
-	"presence_penalty", "frequency_penalty", "seed",
+	"presence_penalty", "frequency_penalty", "seed", "web_search_options",
 }
 
 var openAIRoles = []string{"system", "developer", "user", "assistant", "tool", "function"}
@@ -98,6 +98,10 @@ func (o *openAI) routing(key string, v raw) bool {
 		o.tools(key, v)
 	case "response_format":
 		o.format(v)
+	case "web_search_options":
+		if o.object(key, v) {
+			h.Needs |= NeedOpenAIChat
+		}
 	case "modalities":
 		o.modalities(v)
 	case "audio":
@@ -124,9 +128,24 @@ func (o *openAI) prompt(key string, v raw) {
 	case "seed":
 		o.whole(key, v, math.MinInt64, math.MaxInt64)
 	case "tool_choice", "function_call":
-		if !v.isString() && !v.isObject() && !v.isNull() {
-			o.fail(invalid(key, "must be a string or an object, not %s", v.what()))
+		o.toolChoice(key, v)
+	}
+}
+
+func (o *openAI) toolChoice(key string, v raw) {
+	h := &o.req.Head
+	switch {
+	case v.isNull():
+	case v.isString():
+		if v.str() == "required" {
+			h.Needs |= NeedToolChoice
 		}
+	case !v.isObject():
+		o.fail(invalid(key, "must be a string or an object, not %s", v.what()))
+	case key == "function_call" || v.get("function").get("name").isString():
+		h.Needs |= NeedToolChoice
+	default: // allowed_tools, a custom tool
+		h.Needs |= NeedOpenAIChat
 	}
 }
 
@@ -134,6 +153,8 @@ func (o *openAI) tools(key string, v raw) {
 	n := o.each(key, v, subjects.MaxTools, func(t raw) {
 		if !t.isObject() {
 			o.fail(invalid("", "must be an object, not %s", t.what()))
+		} else if kind := t.get("type"); key == "tools" && kind != "" && kind.str() != "function" {
+			o.req.Head.Needs |= NeedOpenAIChat
 		}
 	})
 	if n > 0 {
@@ -155,6 +176,9 @@ func (o *openAI) format(v raw) {
 		if !v.get("json_schema").isObject() {
 			o.fail(invalid("response_format.json_schema", "missing; json_schema needs an object"))
 		}
+	case "text":
+	default:
+		o.req.Head.Needs |= NeedOpenAIChat
 	}
 }
 
@@ -192,6 +216,11 @@ func (o *openAI) message(m raw) {
 			content = f.Value
 		case "tool_calls":
 			calls = o.array(f.Key, f.Value) && f.Value.count() > 0
+			for _, c := range f.Value.items() {
+				if kind := c.get("type"); kind != "" && kind.str() != "function" {
+					o.req.Head.Needs |= NeedOpenAIChat
+				}
+			}
 		case "function_call":
 			calls = o.object(f.Key, f.Value) || calls
 		}
@@ -234,12 +263,21 @@ func (o *openAI) part(p raw) {
 		}
 	case "image_url":
 		h.Needs |= NeedImages
-		if v := p.get("image_url"); !v.isString() && !v.get("url").isString() {
+		v := p.get("image_url")
+		if !v.isString() {
+			v = v.get("url")
+		}
+		if !v.isString() {
 			o.fail(invalid("image_url.url", "must be a string; an image part needs it"))
+		} else if !strings.HasPrefix(v.inner(), "data:") {
+			h.Needs |= NeedImageURLs
 		}
 	case "input_audio":
 		h.Needs |= NeedAudio
 	case "file":
 		h.Needs |= NeedDocuments
+	case "refusal":
+	default:
+		h.Needs |= NeedOpenAIChat
 	}
 }

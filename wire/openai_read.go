@@ -261,7 +261,7 @@ func ReadOpenAIChunk(chunk []byte) (info ChunkInfo, ok bool) {
 		case "model":
 			info.Model = f.Value.str()
 		case "error":
-			info.Error = !f.Value.isNull()
+			info.Error = saysError(f.Value)
 		case "usage":
 			if u, known := openAIUsage(f.Value); known {
 				info.Usage, info.UsageKnown = u, true
@@ -270,13 +270,25 @@ func ReadOpenAIChunk(chunk []byte) (info ChunkInfo, ok bool) {
 			if u, known := openAIUsage(f.Value.get("usage")); known && !info.UsageKnown {
 				info.Usage, info.UsageKnown = u, true
 			}
-			info.Error = info.Error || f.Value.get("error") != "" && !f.Value.get("error").isNull()
+			info.Error = info.Error || saysError(f.Value.get("error"))
 		case "choices":
 			choices = info.choices(f.Value)
 		}
 	}
 	info.UsageOnly = info.UsageKnown && choices == 0
 	return info, true
+}
+
+// saysError reports whether an error member says something: some servers send
+// an empty one beside the answer.
+func saysError(v raw) bool {
+	switch {
+	case v.isString():
+		return v.inner() != ""
+	case v.isObject():
+		return v.hasFields()
+	}
+	return v != "" && !v.isNull() && v != "false"
 }
 
 // choices sums the choices up and returns their number. The first one, or the

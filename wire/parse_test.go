@@ -38,7 +38,9 @@ func TestParseHead(t *testing.T) {
 		{Native, `{` + hi + `,"subscription":"mock","provider":"openai"}`, Head{Provider: "openai"}},
 		{Native, `{` + hi + `,"subscription":true}`, Head{}},
 		{Native, `{` + hi + `,"responseFormat":{"type":"json_object"}}`, Head{Needs: NeedJSONMode}},
-		{Native, `{` + hi + `,"responseFormat":{"type":"json_schema","schema":{}},"tools":[{"name":"f"}],"toolChoice":{"name":"f"}}`, Head{Needs: NeedJSONSchema | NeedTools}},
+		{Native, `{` + hi + `,"responseFormat":{"type":"json_schema","schema":{}},"tools":[{"name":"f"}],"toolChoice":{"name":"f"}}`, Head{Needs: NeedJSONSchema | NeedTools | NeedToolChoice}},
+		{Native, `{` + hi + `,"tools":[{"name":"f"}],"toolChoice":"required","seed":-1,"reasoningEffort":"low","parallelToolCalls":false}`, Head{Needs: NeedTools | NeedToolChoice}},
+		{Native, `{"messages":[{"role":"user","content":[{"type":"image","imageUrl":"https:\/\/x/a.png"}]}]}`, Head{Needs: NeedImages | NeedImageURLs}},
 		{Native, `{` + hi + `,"tools":[],"stop":["a","b"],"temperature":2,"topP":1.0}`, Head{}},
 		{Native, `{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image","imageUrl":"data:image/png;base64,AA==","detail":"low"}]}]}`, Head{Needs: NeedImages}},
 		{Native, `{"messages":[{"role":"assistant","content":null,"toolCalls":[{"id":"1","name":"f","arguments":"{}"}]},{"role":"tool","toolCallId":"1","content":"r"}]}`, Head{Needs: NeedTools}},
@@ -55,7 +57,12 @@ func TestParseHead(t *testing.T) {
 		{OpenAIChat, `{` + hi + `,"functions":[{"name":"f"}],"response_format":{"type":"json_schema","json_schema":{"name":"n"}}}`, Head{Needs: NeedTools | NeedJSONSchema}},
 		{OpenAIChat, `{` + hi + `,"modalities":["text","audio"]}`, Head{Needs: NeedAudio}},
 		{OpenAIChat, `{"messages":[{"role":"developer","content":"x"},{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"r","tool_call_id":"1"}]}`, Head{Needs: NeedTools}},
-		{OpenAIChat, `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"u"}},{"type":"input_audio"},{"type":"file"},{"type":"new_kind"}]}]}`, Head{Needs: NeedImages | NeedAudio | NeedDocuments}},
+		{OpenAIChat, `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"u"}},{"type":"input_audio"},{"type":"file"},{"type":"new_kind"}]}]}`, Head{Needs: NeedImages | NeedImageURLs | NeedAudio | NeedDocuments | NeedOpenAIChat}},
+		{OpenAIChat, `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}]}]}`, Head{Needs: NeedImages}},
+		{OpenAIChat, `{` + hi + `,"tools":[{"type":"custom"}]}`, Head{Needs: NeedTools | NeedOpenAIChat}},
+		{OpenAIChat, `{` + hi + `,"tools":[{"type":"function"}],"tool_choice":{"type":"function","function":{"name":"f"}}}`, Head{Needs: NeedTools | NeedToolChoice}},
+		{OpenAIChat, `{` + hi + `,"tool_choice":{"type":"allowed_tools"},"web_search_options":{}}`, Head{Needs: NeedOpenAIChat}},
+		{OpenAIChat, `{` + hi + `,"tool_choice":"required","response_format":{"type":"grammar"}}`, Head{Needs: NeedToolChoice | NeedOpenAIChat}},
 	} {
 		r, err := Parse(tc.name, []byte(tc.body))
 		if err != nil {

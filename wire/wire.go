@@ -42,9 +42,16 @@ const (
 	NeedChoices
 	NeedLogProbs
 	NeedStreaming
+	// NeedImageURLs is an image by its http(s) URL: the provider fetches it.
+	NeedImageURLs
+	// NeedToolChoice is a tool call that is forced, any or one by name.
+	NeedToolChoice
+	// NeedOpenAIChat is something that only the openai-chat form can say: a tool
+	// that is no function, a kind of part that Sluice does not know.
+	NeedOpenAIChat
 )
 
-var needNames = []string{"tools", "images", "documents", "audio", "json_object", "json_schema", "choices", "logprobs", "streaming"}
+var needNames = []string{"tools", "images", "documents", "audio", "json_object", "json_schema", "choices", "logprobs", "streaming", "image_urls", "tool_choice", "openai_chat"}
 
 // Names lists the capabilities in the set.
 func (n Need) Names() []string {
@@ -105,12 +112,9 @@ type Request struct {
 type Chat struct {
 	subjects.Prompt
 
-	Seed              *int64
-	FrequencyPenalty  *float64
-	PresencePenalty   *float64
-	ParallelToolCalls *bool
-	ReasoningEffort   string
-	User              string
+	FrequencyPenalty *float64
+	PresencePenalty  *float64
+	User             string
 
 	// Left names the caller's fields that the hub form does not carry; they steer
 	// at most, and a provider that got the hub form warns of them.
@@ -152,7 +156,9 @@ type Event struct {
 	Wire Name
 	Raw  []byte
 
-	// Text and ToolCall are the hub form for providers without a wire.
+	// Text and ToolCall, a whole one, are the hub form. An event of openai-chat
+	// leaves them empty: its encoders read Raw. One of another wire fills them,
+	// unless the caller speaks that wire too.
 	Text     string
 	ToolCall *subjects.ToolCall
 

@@ -38,7 +38,7 @@ import (
 
 // capabilities leaves out what the mock does not do: documents and audio it
 // does not read, and it has one answer and no probabilities.
-const capabilities = wire.NeedTools | wire.NeedImages | wire.NeedJSONMode | wire.NeedJSONSchema | wire.NeedStreaming
+const capabilities = wire.NeedTools | wire.NeedToolChoice | wire.NeedImages | wire.NeedImageURLs | wire.NeedJSONMode | wire.NeedJSONSchema | wire.NeedStreaming
 
 // Provider is the mock. It keeps no state: which of a call's tries fail is
 // counted by the try's own number.
@@ -62,7 +62,7 @@ func New(cfg *config.Provider) *Provider {
 func (p *Provider) Capabilities() wire.Need { return capabilities }
 
 // Check implements providers.Provider: the mock can always serve.
-func (p *Provider) Check() error { return nil }
+func (p *Provider) Check(context.Context) error { return nil }
 
 // Complete implements providers.Provider.
 func (p *Provider) Complete(ctx context.Context, job *providers.Job) (*wire.Response, error) {

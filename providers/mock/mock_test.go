@@ -242,7 +242,7 @@ func TestContextEnds(t *testing.T) {
 
 func TestCapabilities(t *testing.T) {
 	p := plain()
-	if err := p.Check(); err != nil {
+	if err := p.Check(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if missing := (wire.NeedAudio | wire.NeedDocuments | wire.NeedTools).Missing(p.Capabilities()); missing != wire.NeedAudio|wire.NeedDocuments {

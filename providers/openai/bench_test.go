@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/sluice-llm/sluice/providers"
+	"github.com/sluice-llm/sluice/providers/internal/rest"
 	"github.com/sluice-llm/sluice/subjects"
 	"github.com/sluice-llm/sluice/wire"
 )
@@ -59,7 +60,7 @@ func benchJob(b *testing.B, name wire.Name) *providers.Job {
 }
 
 func benchComplete(b *testing.B, name wire.Name) {
-	p := New(configFor("http://x"), Options{Transport: canned(reply())})
+	p := New(configFor("http://x"), rest.Options{Transport: canned(reply())})
 	j := benchJob(b, name)
 	b.ReportAllocs()
 	cpu(b)
@@ -78,7 +79,7 @@ func BenchmarkReply1500SameWire(b *testing.B) { benchComplete(b, wire.OpenAIChat
 func BenchmarkReply1500ToNative(b *testing.B) { benchComplete(b, wire.Native) }
 
 func benchStream(b *testing.B, name wire.Name) {
-	p := New(configFor("http://x"), Options{Transport: canned(stream200())})
+	p := New(configFor("http://x"), rest.Options{Transport: canned(stream200())})
 	j := benchJob(b, name)
 	emit := func([]byte) error { return nil }
 	b.ReportAllocs()
@@ -125,7 +126,7 @@ func BenchmarkReply1500OverTCP(b *testing.B) {
 			}()
 		}
 	}()
-	p := New(configFor("http://"+l.Addr().String()), Options{})
+	p := New(configFor("http://"+l.Addr().String()), rest.Options{})
 	defer p.Close()
 	j := benchJob(b, wire.OpenAIChat)
 	b.ReportAllocs()

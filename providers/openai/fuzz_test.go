@@ -3,6 +3,7 @@ package openai
 import (
 	"testing"
 
+	"github.com/sluice-llm/sluice/providers/internal/rest"
 	"github.com/sluice-llm/sluice/subjects"
 	"github.com/sluice-llm/sluice/wire"
 )
@@ -19,7 +20,7 @@ func FuzzAnswer(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
-		p := New(configFor("http://x"), Options{Transport: canned(body)})
+		p := New(configFor("http://x"), rest.Options{Transport: canned(body)})
 		resp, err := p.Complete(t.Context(), job(t, wire.Native, nativeHi))
 		known(t, err)
 		if err == nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-llm/sluice/config"
 	"github.com/sluice-llm/sluice/providers"
+	"github.com/sluice-llm/sluice/providers/internal/rest"
 	"github.com/sluice-llm/sluice/subjects"
 	"github.com/sluice-llm/sluice/wire"
 )
@@ -32,10 +33,10 @@ func configFor(url string) *config.Provider {
 	}
 }
 
-func fake(t testing.TB, h http.HandlerFunc) *Provider {
+func fake(t testing.TB, h http.HandlerFunc) *rest.Provider {
 	t.Helper()
 	s := httptest.NewServer(h)
-	p := New(configFor(s.URL), Options{})
+	p := New(configFor(s.URL), rest.Options{})
 	t.Cleanup(func() {
 		p.Close()
 		s.Close()
@@ -242,19 +243,19 @@ func TestCancelMidStream(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cfg  config.Provider
-		opts Options
+		opts rest.Options
 		want string
 	}{
-		"ready":        {config.Provider{BaseURL: "http://x/v1", APIKey: config.NewSecret("k")}, Options{}, ""},
-		"no key":       {config.Provider{BaseURL: "http://x/v1", APIKeyEnv: "OPENAI_API_KEY"}, Options{}, "OPENAI_API_KEY is not set"},
-		"no variable":  {config.Provider{ID: "openai", BaseURL: "http://x/v1"}, Options{}, "providers.openai.apiKeyEnvVar"},
-		"key optional": {config.Provider{BaseURL: "http://x/v1"}, Options{KeyOptional: true}, ""},
-		"no base URL":  {config.Provider{ID: "openai"}, Options{}, "set providers.openai.baseUrl"},
-		"bad base URL": {config.Provider{ID: "openai", BaseURL: "http://%zz"}, Options{}, "the base URL is not usable"},
-		"hint":         {config.Provider{ID: "custom"}, Options{BaseURLHint: "set LLM_BASE_URL_CUSTOM"}, "set LLM_BASE_URL_CUSTOM"},
+		"ready":        {config.Provider{BaseURL: "http://x/v1", APIKey: config.NewSecret("k")}, rest.Options{}, ""},
+		"no key":       {config.Provider{BaseURL: "http://x/v1", APIKeyEnv: "OPENAI_API_KEY"}, rest.Options{}, "OPENAI_API_KEY is not set"},
+		"no variable":  {config.Provider{ID: "openai", BaseURL: "http://x/v1"}, rest.Options{}, "providers.openai.apiKeyEnvVar"},
+		"key optional": {config.Provider{BaseURL: "http://x/v1"}, rest.Options{KeyOptional: true}, ""},
+		"no base URL":  {config.Provider{ID: "openai"}, rest.Options{}, "set providers.openai.baseUrl"},
+		"bad base URL": {config.Provider{ID: "openai", BaseURL: "http://%zz"}, rest.Options{}, "the base URL is not usable"},
+		"hint":         {config.Provider{ID: "custom"}, rest.Options{BaseURLHint: "set LLM_BASE_URL_CUSTOM"}, "set LLM_BASE_URL_CUSTOM"},
 	} {
 		p := New(&tc.cfg, tc.opts)
-		err := p.Check()
+		err := p.Check(t.Context())
 		if tc.want == "" {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -282,7 +283,7 @@ func TestWithoutAKey(t *testing.T) {
 		io.WriteString(w, answer)
 	}))
 	defer s.Close()
-	p := New(&config.Provider{ID: "custom", BaseURL: s.URL}, Options{KeyOptional: true})
+	p := New(&config.Provider{ID: "custom", BaseURL: s.URL}, rest.Options{KeyOptional: true})
 	defer p.Close()
 	if _, err := p.Complete(t.Context(), job(t, wire.Native, nativeHi)); err != nil {
 		t.Error(err)
@@ -300,7 +301,7 @@ func TestStreamUsageOff(t *testing.T) {
 	defer s.Close()
 	cfg := configFor(s.URL)
 	cfg.StreamUsage = false
-	p := New(cfg, Options{})
+	p := New(cfg, rest.Options{})
 	defer p.Close()
 	for _, body := range []string{`{"messages":[{"role":"user","content":"hi"}],"stream":true,"stream_options":{"include_usage":true}}`, openAIHi} {
 		if _, err := p.Stream(t.Context(), job(t, wire.OpenAIChat, body), func(*wire.Event) error { return nil }); err != nil {
@@ -310,7 +311,7 @@ func TestStreamUsageOff(t *testing.T) {
 }
 
 func TestCapabilities(t *testing.T) {
-	p := New(configFor("http://x"), Options{})
+	p := New(configFor("http://x"), rest.Options{})
 	if missing := (wire.NeedTools | wire.NeedChoices | wire.NeedLogProbs | wire.NeedStreaming).Missing(p.Capabilities()); missing != 0 {
 		t.Errorf("%v", missing)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-llm/sluice/config"
 	"github.com/sluice-llm/sluice/providers"
+	"github.com/sluice-llm/sluice/providers/internal/rest"
 	"github.com/sluice-llm/sluice/providers/mock"
 	"github.com/sluice-llm/sluice/providers/openai"
 	"github.com/sluice-llm/sluice/subjects"
@@ -27,10 +28,10 @@ type Options struct {
 var build = map[string]func(*config.Provider, Options) providers.Provider{
 	"mock": func(c *config.Provider, _ Options) providers.Provider { return mock.New(c) },
 	"openai": func(c *config.Provider, o Options) providers.Provider {
-		return openai.New(c, openai.Options{Transport: o.Transport, Version: o.Version})
+		return openai.New(c, rest.Options{Transport: o.Transport, Version: o.Version})
 	},
 	"custom": func(c *config.Provider, o Options) providers.Provider {
-		return openai.New(c, openai.Options{
+		return openai.New(c, rest.Options{
 			Transport: o.Transport, Version: o.Version, KeyOptional: true,
 			BaseURLHint: "set LLM_BASE_URL_CUSTOM or providers.custom.baseUrl",
 		})
@@ -67,15 +68,17 @@ type standIn struct{}
 var _ providers.Provider = standIn{}
 
 func (standIn) Complete(context.Context, *providers.Job) (*wire.Response, error) {
-	return nil, standIn{}.Check()
+	return nil, errNotBuilt()
 }
 
 func (standIn) Stream(context.Context, *providers.Job, func(*wire.Event) error) (*wire.Response, error) {
-	return nil, standIn{}.Check()
+	return nil, errNotBuilt()
 }
 
 func (standIn) Capabilities() wire.Need { return 0 }
 
-func (standIn) Check() error {
+func (standIn) Check(context.Context) error { return errNotBuilt() }
+
+func errNotBuilt() error {
 	return subjects.Errorf(subjects.KindProviderUnavailable, "not built yet in this version")
 }

@@ -13,15 +13,22 @@ import (
 	"github.com/sluice-llm/sluice/wire"
 )
 
-// failure is what an error answer says, from whichever of the known forms.
-type failure struct {
-	code, param string
-	status      int
-	message     string
-	// words are its codes and types, lower-case: error.code, error.type,
+// Failure is what an error answer says, from whichever of the known forms.
+type Failure struct {
+	// Status is the HTTP status; of an error inside a success the one that its
+	// body names, or 0.
+	Status int
+	// Header is nil for an error inside a success.
+	Header http.Header
+	// Code, Param and Message are the body's own, as they came.
+	Code, Param, Message string
+	// Words are its codes and types, lower-case: error.code, error.type,
 	// error.status, and those of details and inner errors.
-	words []string
-	html  bool
+	Words []string
+	// Body is the whole body, up to 256 KiB.
+	Body []byte
+
+	html bool
 }
 
 // Codes and types that decide by themselves, whatever the status. Wording is
@@ -59,7 +66,8 @@ var (
 // classify turns an answer that is no success into the contract's error.
 func (c *Client) classify(r *Request, resp *http.Response, body []byte) *subjects.Error {
 	f := readFailure(resp.StatusCode, resp.Header.Get("Content-Type"), body)
-	e := f.error(r)
+	f.Header = resp.Header
+	e := f.error(r, c.refine)
 	e.RetryAfter = retryAfter(resp.Header, body, c.now())
 	e.RateLimit = rateLimit(resp.Header)
 	return e
@@ -71,8 +79,14 @@ func (c *Client) ErrorIn(r *Request, body []byte) *subjects.Error {
 	if !hasError(body) {
 		return nil
 	}
+	return c.ErrorOf(r, body)
+}
+
+// ErrorOf returns the error that a JSON text is, whatever its form: one that
+// came as an event named error.
+func (c *Client) ErrorOf(r *Request, body []byte) *subjects.Error {
 	f := readFailure(0, "application/json", body)
-	e := f.error(r)
+	e := f.error(r, c.refine)
 	e.RetryAfter = retryAfter(nil, body, c.now())
 	return e
 }
@@ -102,13 +116,13 @@ func (c *Client) checkBody(r *Request, resp *http.Response, body []byte) *subjec
 
 // readFailure reads {"error":{…}}, {"error":"text"}, [{"error":{…}}], the flat
 // {"message","code"}, {"detail":…}, plain text and web pages.
-func readFailure(status int, contentType string, body []byte) failure {
-	f := failure{status: status}
+func readFailure(status int, contentType string, body []byte) Failure {
+	f := Failure{Status: status, Body: body}
 	body = bytes.TrimSpace(body)
 	if !wire.ValidJSON(body) {
 		f.html = bytes.HasPrefix(body, []byte("<")) || strings.Contains(contentType, "html")
 		if !f.html {
-			f.message = string(body[:min(len(body), 4*maxMessage)])
+			f.Message = string(body[:min(len(body), 4*maxMessage)])
 		}
 		return f
 	}
@@ -119,15 +133,15 @@ func readFailure(status int, contentType string, body []byte) failure {
 	e := root.Get("error")
 	switch {
 	case e.Type == gjson.String:
-		f.message = e.Str
+		f.Message = e.Str
 		e = root
 	case !e.IsObject():
 		e = root
 	}
-	if f.message == "" {
-		f.message = firstText(e.Get("message"), e.Get("detail"), e.Get("detail.0.msg"), root.Get("message"))
+	if f.Message == "" {
+		f.Message = firstText(e.Get("message"), e.Get("detail"), e.Get("detail.0.msg"), root.Get("message"))
 	}
-	f.code, f.param = e.Get("code").Str, e.Get("param").Str
+	f.Code, f.Param = e.Get("code").Str, e.Get("param").Str
 	for _, path := range []string{
 		"code", "type", "status", "details.error_code", "innererror.code", "inner_error.code",
 		"details.#.reason", "details.#.violations.#.quotaId",
@@ -135,7 +149,7 @@ func readFailure(status int, contentType string, body []byte) failure {
 		f.word(e.Get(path))
 	}
 	if n := e.Get("code").Int(); status == 0 && n >= 400 && n < 600 {
-		f.status = int(n)
+		f.Status = int(n)
 	}
 	return f
 }
@@ -149,47 +163,54 @@ func firstText(all ...gjson.Result) string {
 	return ""
 }
 
-func (f *failure) word(v gjson.Result) {
+func (f *Failure) word(v gjson.Result) {
 	switch {
 	case v.Type == gjson.String:
-		f.words = append(f.words, strings.ToLower(v.Str[:min(len(v.Str), 256)]))
-	case v.IsArray() && len(f.words) < 32:
+		f.Words = append(f.Words, strings.ToLower(v.Str[:min(len(v.Str), 256)]))
+	case v.IsArray() && len(f.Words) < 32:
 		for _, item := range v.Array() {
 			f.word(item)
 		}
 	}
 }
 
-func (f *failure) says(words []string) bool {
-	return slices.ContainsFunc(f.words, func(w string) bool { return slices.Contains(words, w) })
+// Says reports whether one of its codes or types is among words, lower-case.
+func (f *Failure) Says(words []string) bool {
+	return slices.ContainsFunc(f.Words, func(w string) bool { return slices.Contains(words, w) })
 }
 
-// reads looks for wording, in the message and in ids such as
+// Reads looks for wording, lower-case, in the message and in ids such as
 // GenerateRequestsPerDayPerProject.
-func (f *failure) reads(texts []string) bool {
-	all := strings.ToLower(f.message) + " " + strings.Join(f.words, " ")
+func (f *Failure) Reads(texts []string) bool {
+	all := strings.ToLower(f.Message) + " " + strings.Join(f.Words, " ")
 	return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(all, t) })
 }
 
 // error decides the kind. Quota stands before the rate limit, since both come
 // as 429 and only one is worth waiting for.
-func (f *failure) error(r *Request) *subjects.Error {
-	kind := f.kind()
+func (f *Failure) error(r *Request, refine func(*Failure) (subjects.Kind, bool)) *subjects.Error {
+	kind, ok := subjects.Kind(""), false
+	if refine != nil {
+		kind, ok = refine(f)
+	}
+	if !ok {
+		kind = f.kind()
+	}
 	if kind == subjects.KindProviderUnavailable && f.modelMissing() {
 		return f.noModel(r)
 	}
 	e := subjects.Errorf(kind, "%s", f.text(r, kind))
 	if kind == subjects.KindValidation || kind == subjects.KindContentPolicy { // the caller's to mend, in its API's own words
-		e.Code, e.Param = f.name(f.code, r.Secret), f.name(f.param, r.Secret)
+		e.Code, e.Param = f.name(f.Code, r.Secret), f.name(f.Param, r.Secret)
 	}
-	if kind == subjects.KindValidation && (f.says(lengthWords) || f.reads(lengthTexts)) {
+	if kind == subjects.KindValidation && (f.Says(lengthWords) || f.Reads(lengthTexts)) {
 		e.Code = subjects.CodeContextLength
 	}
 	return e
 }
 
 // name passes a code or a field's name on, if it looks like one.
-func (f *failure) name(s, secret string) string {
+func (f *Failure) name(s, secret string) string {
 	odd := func(c rune) bool {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_.-[]", c))
 	}
@@ -199,43 +220,43 @@ func (f *failure) name(s, secret string) string {
 	return s
 }
 
-func (f *failure) kind() subjects.Kind {
+func (f *Failure) kind() subjects.Kind {
 	switch {
-	case f.says(quotaWords), f.status == http.StatusPaymentRequired,
-		f.status == http.StatusTooManyRequests && f.reads(quotaTexts):
+	case f.Says(quotaWords), f.Status == http.StatusPaymentRequired,
+		f.Status == http.StatusTooManyRequests && f.Reads(quotaTexts):
 		return subjects.KindQuotaExhausted
-	case f.says(policyWords), f.status == http.StatusBadRequest && f.reads(policyTexts):
+	case f.Says(policyWords), f.Status == http.StatusBadRequest && f.Reads(policyTexts):
 		return subjects.KindContentPolicy
-	case f.says(lengthWords):
+	case f.Says(lengthWords):
 		return subjects.KindValidation
-	case f.says(authWords), f.status == http.StatusBadRequest && f.reads(keyTexts):
+	case f.Says(authWords), f.Status == http.StatusBadRequest && f.Reads(keyTexts):
 		return subjects.KindAuth
-	case f.says(modelWords):
+	case f.Says(modelWords):
 		return subjects.KindProviderUnavailable
-	case f.status == 0:
+	case f.Status == 0:
 		return f.kindByWord()
 	}
 	return f.kindByStatus()
 }
 
 // kindByWord is for an error inside a success, which has no status.
-func (f *failure) kindByWord() subjects.Kind {
+func (f *Failure) kindByWord() subjects.Kind {
 	switch {
-	case f.says(rateWords):
+	case f.Says(rateWords):
 		return subjects.KindRateLimited
-	case f.says(overloadWords):
+	case f.Says(overloadWords):
 		return subjects.KindProvider
-	case f.says(badWords), f.reads(lengthTexts):
+	case f.Says(badWords), f.Reads(lengthTexts):
 		return subjects.KindValidation
 	}
 	return subjects.KindProvider
 }
 
-func (f *failure) kindByStatus() subjects.Kind {
-	switch s := f.status; {
+func (f *Failure) kindByStatus() subjects.Kind {
+	switch s := f.Status; {
 	case s == http.StatusTooManyRequests:
 		return subjects.KindRateLimited
-	case s == http.StatusRequestEntityTooLarge && f.says(rateWords):
+	case s == http.StatusRequestEntityTooLarge && f.Says(rateWords):
 		// Groq: one request above the tokens of a minute. Waiting does not help
 		// here, another provider may.
 		return subjects.KindRateLimited
@@ -255,8 +276,8 @@ func (f *failure) kindByStatus() subjects.Kind {
 }
 
 // modelMissing reports whether it is the model that was not found, not the path.
-func (f *failure) modelMissing() bool {
-	return f.says(modelWords) || f.status == http.StatusNotFound && !f.html && f.reads(modelTexts)
+func (f *Failure) modelMissing() bool {
+	return f.Says(modelWords) || f.Status == http.StatusNotFound && !f.html && f.Reads(modelTexts)
 }
 
 // noModel is the error for a model that the provider does not have. It is no
@@ -265,7 +286,7 @@ func (f *failure) modelMissing() bool {
 // moves on without a retry is PROVIDER_UNAVAILABLE. It counts for the breaker,
 // which a wrong name should not open for everyone; HTTPStatus 404 tells the
 // provider actor, and the caller, that it is the model alone.
-func (f *failure) noModel(r *Request) *subjects.Error {
+func (f *Failure) noModel(r *Request) *subjects.Error {
 	name := "the model"
 	if r.Model != "" {
 		name = "the model " + strconv.Quote(r.Model)
@@ -277,21 +298,21 @@ func (f *failure) noModel(r *Request) *subjects.Error {
 
 // text is the message for the caller: what the provider said, cleaned, or what
 // its status means.
-func (f *failure) text(r *Request, kind subjects.Kind) string {
-	said := Clean(f.message, r.Secret)
+func (f *Failure) text(r *Request, kind subjects.Kind) string {
+	said := Clean(f.Message, r.Secret)
 	switch {
 	case kind == subjects.KindAuth && r.Key != "" && !f.html:
 		return join("the key from "+r.Key+" was refused", said)
-	case f.status >= 300 && f.status < 400:
-		return "the API redirects (" + strconv.Itoa(f.status) + "), which is not followed; set the base URL to where it leads"
-	case f.status == http.StatusNotFound && !f.modelMissing():
+	case f.Status >= 300 && f.Status < 400:
+		return "the API redirects (" + strconv.Itoa(f.Status) + "), which is not followed; set the base URL to where it leads"
+	case f.Status == http.StatusNotFound && !f.modelMissing():
 		return join(r.host()+" has no such path (404); is the base URL right?", said)
 	case f.html:
-		return r.host() + " answered " + strconv.Itoa(f.status) + " with a web page"
+		return r.host() + " answered " + strconv.Itoa(f.Status) + " with a web page"
 	case said != "":
 		return said
-	case f.status != 0:
-		return strings.TrimSpace(r.host() + " answered " + strconv.Itoa(f.status) + " " + http.StatusText(f.status))
+	case f.Status != 0:
+		return strings.TrimSpace(r.host() + " answered " + strconv.Itoa(f.Status) + " " + http.StatusText(f.Status))
 	}
 	return r.host() + " reported an error without saying which"
 }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/providers/internal/h1"
+	"github.com/sluice-llm/sluice/subjects"
 )
 
 const (
@@ -43,12 +45,28 @@ type Options struct {
 	Now func() time.Time
 	// Version is the program's, for the user agent; "" = "dev".
 	Version string
+	// Refine is what one provider's API knows of its own errors: the kind of a
+	// failure, before the general words are looked at; false = no opinion.
+	Refine func(*Failure) (subjects.Kind, bool)
+	// Format is the form of its streams.
+	Format Format
 }
+
+// Format is the form of a stream of events.
+type Format int
+
+// The forms of streams.
+const (
+	SSE    Format = iota // server-sent events
+	NDJSON               // one JSON text a line
+)
 
 // Client speaks to one provider's API. Safe for concurrent use.
 type Client struct {
 	transport http.RoundTripper
 	now       func() time.Time
+	refine    func(*Failure) (subjects.Kind, bool)
+	format    Format
 	// The headers of the two kinds of request, shared by all of them: a
 	// RoundTripper does not change what it is given.
 	whole, events http.Header
@@ -56,7 +74,7 @@ type Client struct {
 
 // New makes a client with its own pool of connections.
 func New(o Options) *Client {
-	c := &Client{transport: o.Transport, now: o.Now}
+	c := &Client{transport: o.Transport, now: o.Now, refine: o.Refine, format: o.Format}
 	if c.transport == nil {
 		c.transport = transport()
 	}
@@ -71,7 +89,11 @@ func New(o Options) *Client {
 	c.whole.Set("User-Agent", "sluice/"+cmp.Or(o.Version, "dev"))
 	c.events = c.whole.Clone()
 	c.whole.Set("Accept", jsonType)
-	c.events.Set("Accept", eventStream)
+	if c.format == SSE {
+		c.events.Set("Accept", eventStream)
+	} else {
+		c.events.Set("Accept", ndjson)
+	}
 	// Compression makes servers hold events back.
 	c.events.Set("Accept-Encoding", "identity")
 	return c
@@ -98,10 +120,13 @@ func (c *Client) CloseIdle() {
 	}
 }
 
-// Request is one POST of a JSON body.
+// Request is one POST of a JSON body, or a GET where Method says so.
 type Request struct {
-	URL  *url.URL
-	Body []byte
+	Method string // "" = POST
+	URL    *url.URL
+	Body   []byte
+	// Header is sent beside the client's own; it wins over it.
+	Header http.Header
 	// Secret is taken out of every text that comes back.
 	Secret string
 	// Key names where the key comes from, for the error when it is refused.
@@ -153,12 +178,19 @@ func (c *Client) reply(ctx context.Context, r *Request, resp *http.Response) (*R
 // follow one to another host, so a redirect is an answer, and an error.
 func (c *Client) send(ctx context.Context, r *Request, h http.Header) (*http.Response, error) {
 	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.Body)), nil }
+	if len(r.Header) > 0 {
+		h = h.Clone()
+		maps.Copy(h, r.Header)
+	}
 	req := (&http.Request{
-		Method: http.MethodPost, URL: r.URL, Host: r.URL.Host, Header: h,
+		Method: cmp.Or(r.Method, http.MethodPost), URL: r.URL, Host: r.URL.Host, Header: h,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		ContentLength: int64(len(r.Body)), GetBody: open,
 	}).WithContext(ctx)
 	req.Body, _ = open()
+	if len(r.Body) == 0 {
+		req.Body, req.GetBody = http.NoBody, nil
+	}
 	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
 		return nil, transportError(ctx, r, err)

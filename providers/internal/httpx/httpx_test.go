@@ -108,7 +108,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 			for _, do := range []func() error{
 				func() error { _, err := c.Do(t.Context(), request(s.URL)); return err },
 				func() error {
-					_, err := c.Stream(t.Context(), request(s.URL), 0, func([]byte) error { return nil })
+					_, err := c.Stream(t.Context(), request(s.URL), 0, func(string, []byte) error { return nil })
 					return err
 				},
 			} {
@@ -140,7 +140,7 @@ func TestHTTP2(t *testing.T) {
 	c := New(Options{Transport: tr})
 	defer c.CloseIdle()
 	proto := ""
-	if _, err := c.Stream(t.Context(), request(s.URL), 0, func(d []byte) error { proto = string(d); return nil }); err != nil || proto != "HTTP/2.0" {
+	if _, err := c.Stream(t.Context(), request(s.URL), 0, func(_ string, d []byte) error { proto = string(d); return nil }); err != nil || proto != "HTTP/2.0" {
 		t.Errorf("%q, %v", proto, err)
 	}
 }
@@ -234,7 +234,7 @@ func TestBodyIsBounded(t *testing.T) {
 
 // streamed collects the events of a text that arrives in reads of size bytes.
 func streamed(text string, size int) (out []string, err error) {
-	err = events(&idleReader{r: slow{strings.NewReader(text), size}}, func(d []byte) error {
+	err = events(&idleReader{r: slow{strings.NewReader(text), size}}, func(_ string, d []byte) error {
 		out = append(out, string(bytes.Clone(d)))
 		return nil
 	})
@@ -292,7 +292,7 @@ func TestEventIsBounded(t *testing.T) {
 		io.WriteString(w, "data: ")
 		io.Copy(w, io.LimitReader(endless{}, MaxEvent+1))
 	})
-	_, err := c.Stream(t.Context(), request(s.URL), 0, func([]byte) error { return nil })
+	_, err := c.Stream(t.Context(), request(s.URL), 0, func(string, []byte) error { return nil })
 	if subjects.KindOf(err) != broken || !strings.Contains(err.Error(), "above 16 MiB") {
 		t.Errorf("%v", err)
 	}
@@ -331,12 +331,12 @@ func TestStream(t *testing.T) {
 		io.WriteString(w, "data: a\n\ndata: b\n\n")
 	})
 	n := 0
-	reply, err := c.Stream(t.Context(), request(s.URL), time.Minute, func([]byte) error { n++; return nil })
+	reply, err := c.Stream(t.Context(), request(s.URL), time.Minute, func(string, []byte) error { n++; return nil })
 	if err != nil || n != 2 || reply.RateLimit["x-ratelimit-remaining-requests"] != "9" || reply.Whole != nil {
 		t.Errorf("%d, %+v, %v", n, reply, err)
 	}
 	mine := errors.New("mine")
-	if _, err := c.Stream(t.Context(), request(s.URL), 0, func([]byte) error { return mine }); err != mine { //nolint:errorlint // returned as it is
+	if _, err := c.Stream(t.Context(), request(s.URL), 0, func(string, []byte) error { return mine }); err != mine { //nolint:errorlint // returned as it is
 		t.Errorf("%v", err)
 	}
 }
@@ -375,7 +375,7 @@ func TestStreamsShareAConnection(t *testing.T) {
 	defer c.CloseIdle()
 	for range 5 {
 		ctx, cancel := context.WithCancel(t.Context())
-		if _, err := c.Stream(ctx, request(s.URL), time.Minute, func([]byte) error { return ErrDone }); err != nil {
+		if _, err := c.Stream(ctx, request(s.URL), time.Minute, func(string, []byte) error { return ErrDone }); err != nil {
 			t.Fatal(err)
 		}
 		cancel()
@@ -418,7 +418,7 @@ func TestStreamThatIsCut(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	})
 	n := 0
-	_, err := c.Stream(t.Context(), request(s.URL), time.Minute, func([]byte) error { n++; return nil })
+	_, err := c.Stream(t.Context(), request(s.URL), time.Minute, func(string, []byte) error { n++; return nil })
 	if subjects.KindOf(err) != broken || !strings.Contains(err.Error(), "was cut") || n != 1 {
 		t.Errorf("%d events, %v", n, err)
 	}
@@ -476,7 +476,7 @@ func TestIdleTimeout(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), limit)
 				defer cancel()
 				n := 0
-				_, err := c.Stream(ctx, request("http://x"), idle, func([]byte) error {
+				_, err := c.Stream(ctx, request("http://x"), idle, func(string, []byte) error {
 					n++
 					<-time.After(tc.slow)
 					return nil

@@ -16,6 +16,7 @@ import (
 
 const (
 	eventStream = "text/event-stream"
+	ndjson      = "application/x-ndjson"
 
 	// MaxEvent bounds one event of a stream, in bytes.
 	MaxEvent = 16 << 20
@@ -37,13 +38,17 @@ type StreamReply struct {
 	Whole *Reply
 }
 
-// Stream sends the request and hands the data of every event to each, in order
-// and from the calling goroutine; the bytes are valid until each returns. It
-// ends at the end of the body, when each returns ErrDone, or with each's error.
+// Each takes one event: the name that an event: line gave it, or "", and its
+// data, which is valid until it returns.
+type Each func(name string, data []byte) error
+
+// Stream sends the request and hands every event to each, in order and from the
+// calling goroutine. It ends at the end of the body, when each returns ErrDone,
+// or with each's error.
 //
 // idle bounds the silence once the first byte has come (comments count as a
 // sign of life); the time until then is the context's business. 0 = no bound.
-func (c *Client) Stream(ctx context.Context, r *Request, idle time.Duration, each func(data []byte) error) (*StreamReply, error) {
+func (c *Client) Stream(ctx context.Context, r *Request, idle time.Duration, each Each) (*StreamReply, error) {
 	if ctx.Err() != nil {
 		return &StreamReply{}, ended(ctx)
 	}
@@ -65,12 +70,16 @@ func (c *Client) Stream(ctx context.Context, r *Request, idle time.Duration, eac
 			cancel(nil)
 		}
 	}()
-	if isWhole(resp) {
+	if isWhole(resp, c.format) {
 		out.Whole, err = c.reply(own, r, resp)
 		return out, err
 	}
 	body := &idleReader{r: resp.Body, idle: idle, silent: func() { cancel(silence(r, idle)) }}
-	err = events(body, each)
+	if c.format == NDJSON {
+		err = lines(body, each)
+	} else {
+		err = events(body, each)
+	}
 	body.stop()
 	switch {
 	case errors.Is(err, ErrDone):
@@ -87,8 +96,9 @@ func (c *Client) Stream(ctx context.Context, r *Request, idle time.Duration, eac
 }
 
 // isWhole reports whether the answer is one JSON text or a page, and no stream
-// of events. It goes by the first byte: content types are not to be relied on.
-func isWhole(resp *http.Response) bool {
+// of events. It goes by the first byte: content types are not to be relied on. A
+// stream of lines looks like JSON and is only told from a page.
+func isWhole(resp *http.Response, f Format) bool {
 	const sniff = 512
 	r := bufio.NewReaderSize(resp.Body, sniff)
 	resp.Body = struct {
@@ -96,15 +106,15 @@ func isWhole(resp *http.Response) bool {
 		io.Closer
 	}{r, resp.Body}
 	first, err := r.Peek(1)
-	return err == nil && (first[0] == '{' || first[0] == '[' || first[0] == '<')
+	return err == nil && (first[0] == '<' || f == SSE && (first[0] == '{' || first[0] == '['))
 }
 
 func silence(r *Request, idle time.Duration) *subjects.Error {
 	return subjects.Errorf(subjects.KindTimeout, "%s sent nothing for %s in the middle of a stream", r.host(), idle)
 }
 
-// events reads an event stream and hands on the data of each event.
-func events(body io.Reader, each func(data []byte) error) error {
+// events reads an event stream and hands on each event that has data.
+func events(body io.Reader, each Each) error {
 	for ev, err := range sse.Read(&gather{r: body}, &sse.ReadConfig{MaxEventSize: MaxEvent}) {
 		if err != nil {
 			return err
@@ -112,7 +122,7 @@ func events(body io.Reader, each func(data []byte) error) error {
 		if ev.Data == "" {
 			continue
 		}
-		if err := each(unsafe.Slice(unsafe.StringData(ev.Data), len(ev.Data))); err != nil {
+		if err := each(ev.Type, unsafe.Slice(unsafe.StringData(ev.Data), len(ev.Data))); err != nil {
 			return err
 		}
 	}
