@@ -200,61 +200,6 @@ func TestEncodeResponse(t *testing.T) {
 	}
 }
 
-func TestCanonicalModel(t *testing.T) {
-	for in, want := range map[string]string{
-		"claude-sonnet-4-5":                   "claude-sonnet-4.5",
-		"claude-sonnet-4.5":                   "claude-sonnet-4.5",
-		"Claude Sonnet 4.5":                   "claude-sonnet-4.5",
-		"claude-sonnet-4-5-20250929":          "claude-sonnet-4.5",
-		"claude-sonnet-4-5@20250929":          "claude-sonnet-4.5",
-		"anthropic/claude-sonnet-4-5":         "anthropic/claude-sonnet-4.5",
-		"claude-opus-4-20250514":              "claude-opus-4",
-		"claude-opus-4-0":                     "claude-opus-4",
-		"claude-3-5-sonnet-20241022":          "claude-3.5-sonnet",
-		"claude-3-5-haiku-latest":             "claude-3.5-haiku",
-		"claude-opus-5":                       "claude-opus-5",
-		"gpt-4o-2024-08-06":                   "gpt-4o",
-		"GPT-4o":                              "gpt-4o",
-		"gpt-4o-mini-2024-07-18":              "gpt-4o-mini",
-		"gpt-4-0613":                          "gpt-4-0613",
-		"gpt-4-32k":                           "gpt-4-32k",
-		"chatgpt-4o-latest":                   "chatgpt-4o-latest",
-		"openai/gpt-oss-120b":                 "openai/gpt-oss-120b",
-		"ai/llama3.2:3B-Q4_K_M":               "ai/llama3.2:3b-q4_k_m",
-		"gemini-2.5-pro-preview-05-06":        "gemini-2.5-pro-preview-05-06",
-		"model-20259999":                      "model-20259999",
-		"x-2024-08-06-2024-08-06":             "x",
-		"  a \t b\n":                          "a-b",
-		"":                                    "",
-		"-20250101":                           "-20250101",
-		strings.Repeat("é", 300):              strings.Repeat("é", 128),
-		"claude-" + strings.Repeat("1-", 200): "",
-	} {
-		got := CanonicalModel(in)
-		if want != "" && got != want {
-			t.Errorf("CanonicalModel(%.40q) = %q, want %q", in, got, want)
-		}
-		if again := CanonicalModel(got); again != got {
-			t.Errorf("%q, then %q", got, again)
-		}
-	}
-}
-
-func FuzzCanonicalModel(f *testing.F) {
-	for _, s := range []string{"Claude Sonnet 4.5", "claude-sonnet-4-5-20250929", "a/claude-4-0-latest-20250929", "claude-4-5-6-7", "gpt-4o-2024-08-06", "claude-1.0.0-0-latest"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		one := CanonicalModel(s)
-		if two := CanonicalModel(one); two != one {
-			t.Fatalf("%q, then %q, then %q", s, one, two)
-		}
-		if len(one) > subjects.MaxName || CheckName("model", one, subjects.MaxName) != nil {
-			t.Fatalf("%q gives %q", s, one)
-		}
-	})
-}
-
 // run sends events through an encoder and collects what it writes.
 func run(t *testing.T, enc StreamEncoder, events []Event, resp *Response) (out []string, res *subjects.Result) {
 	t.Helper()
