@@ -67,16 +67,16 @@ type Framing int
 // The framings. Those that speak of colons, names and data are of server-sent
 // events alone; a stream of lines has them as Plain.
 const (
-	Plain        Framing = iota // LF, "data: …"
-	CRLF                        // lines end with CR LF
-	CR                          // lines end with CR
-	NoSpace                     // "data:…"
-	Comments                    // comments and unknown fields before, between and inside events
-	BOM                         // a byte order mark before all
-	DataLines                   // the data on several lines, broken between JSON tokens
-	IDsAndRetry                 // id: and retry: fields
-	NoLastBlank                 // the last event lacks its blank line (or line end)
-	BlankLines                  // several blank lines between events
+	Plain       Framing = iota // LF, "data: …"
+	CRLF                       // lines end with CR LF
+	CR                         // lines end with CR
+	NoSpace                    // "data:…"
+	Comments                   // comments and unknown fields before, between and inside events
+	BOM                        // a byte order mark before all
+	DataLines                  // the data on several lines, broken between JSON tokens
+	IDsAndRetry                // id: and retry: fields
+	NoLastBlank                // the last event lacks its blank line (or line end)
+	BlankLines                 // several blank lines between events
 )
 
 // Framings lists all that a stream of events, or of lines, can have.

@@ -14,8 +14,8 @@
 // lets it go on through channels.
 //
 // The package imports nothing of this module, so that it does not share the
-// mistakes of what it tests. The forms are those that /work/shared/WIRE.md and the
-// vendors' own documents and SDKs describe; each voice says where its own are from.
+// mistakes of what it tests. The forms are those of the vendors' own documents and
+// SDKs, and of recorded exchanges; each voice says where its own are from.
 package vendors
 
 import (
