@@ -27,6 +27,14 @@ type Failure struct {
 	Words []string
 	// Body is the whole body, up to 256 KiB.
 	Body []byte
+	// Model is the id that was asked for.
+	Model string
+
+	// Remedy and ShowStatus are for Refine to set: what can be done, put after the
+	// message, and the error's status where it is not its kind's (422: the request
+	// is in the way, and not the provider).
+	Remedy     string
+	ShowStatus int
 
 	html bool
 }
@@ -189,6 +197,7 @@ func (f *Failure) Reads(texts []string) bool {
 // error decides the kind. Quota stands before the rate limit, since both come
 // as 429 and only one is worth waiting for.
 func (f *Failure) error(r *Request, refine func(*Failure) (subjects.Kind, bool)) *subjects.Error {
+	f.Model = r.Model
 	kind, ok := subjects.Kind(""), false
 	if refine != nil {
 		kind, ok = refine(f)
@@ -196,6 +205,17 @@ func (f *Failure) error(r *Request, refine func(*Failure) (subjects.Kind, bool))
 	if !ok {
 		kind = f.kind()
 	}
+	e := f.ofKind(kind, r)
+	if f.Remedy != "" {
+		e.Message += "; " + f.Remedy
+	}
+	if f.ShowStatus != 0 {
+		e.HTTPStatus = f.ShowStatus
+	}
+	return e
+}
+
+func (f *Failure) ofKind(kind subjects.Kind, r *Request) *subjects.Error {
 	if kind == subjects.KindProviderUnavailable && f.modelMissing() {
 		return f.noModel(r)
 	}

@@ -223,3 +223,31 @@ func FuzzClassify(f *testing.F) {
 		c.ErrorIn(r, []byte(body))
 	})
 }
+
+// TestRefine: an API's own knowledge comes first, with its remedy and its status.
+func TestRefine(t *testing.T) {
+	t.Parallel()
+	c := New(Options{Refine: func(f *Failure) (subjects.Kind, bool) {
+		f.Remedy = "fetch " + f.Model
+		if f.Status == http.StatusBadRequest {
+			f.ShowStatus = http.StatusUnprocessableEntity
+			return unavailable, true
+		}
+		return "", false
+	}})
+	for status, want := range map[int]struct {
+		kind   subjects.Kind
+		status int
+		text   string
+	}{
+		400: {unavailable, 422, "no such model; fetch m"},
+		404: {unavailable, 404, `the model "m" is not there: no such model; fetch m`},
+		500: {broken, 502, "no such model; fetch m"},
+	} {
+		resp := &http.Response{StatusCode: status, Header: http.Header{}}
+		e := c.classify(request("http://x"), resp, []byte(`{"error":"no such model"}`))
+		if e.Kind != want.kind || e.Status() != want.status || e.Message != want.text {
+			t.Errorf("%d: %s %d %q", status, e.Kind, e.Status(), e.Message)
+		}
+	}
+}
