@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/sluice-llm/sluice/actors"
-	"github.com/sluice-llm/sluice/config"
 	"github.com/sluice-llm/sluice/subjects"
 )
 
@@ -66,9 +65,6 @@ func (s *service) addEndpoints(hosts []string) error {
 		if err := s.add("complete-"+class, subjects.Complete(class), s.call(actors.Incoming{Class: class})); err != nil {
 			return err
 		}
-	}
-	if len(hosts) == 0 {
-		hosts = config.ProviderIDs
 	}
 	for _, id := range hosts {
 		if err := s.add("provider-"+id, subjects.Provider(id), s.call(actors.Incoming{Provider: id})); err != nil {

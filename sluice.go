@@ -159,8 +159,8 @@ func (n *Node) configure(context.Context) error {
 		n.log.Warn("configuration", "note", note)
 	}
 	for _, id := range n.o.hosts {
-		if !slices.Contains(config.ProviderIDs, id) {
-			return fmt.Errorf("--providers: no provider is called %q; the providers are %s", id, strings.Join(config.ProviderIDs, ", "))
+		if !slices.Contains(n.cfg.Order, id) {
+			return fmt.Errorf("--providers: no provider is called %q; the providers are %s", id, strings.Join(n.cfg.Order, ", "))
 		}
 	}
 	if n.o.http != "" {
@@ -312,7 +312,7 @@ func (n *Node) startEngine(context.Context) error {
 }
 
 func (n *Node) startService(context.Context) error {
-	s, err := newService(n.conn, n.engine, n.log, n.o.hosts)
+	s, err := newService(n.conn, n.engine, n.log, n.hosted())
 	if err != nil {
 		return fmt.Errorf("the NATS service %s cannot be started: %w", subjects.ServiceName, err)
 	}
@@ -479,4 +479,12 @@ func (e *events) run() {
 func (e *events) stop() {
 	close(e.quit)
 	<-e.stopped
+}
+
+// hosted lists the providers that this node hosts.
+func (n *Node) hosted() []string {
+	if len(n.o.hosts) > 0 {
+		return n.o.hosts
+	}
+	return n.cfg.Order
 }

@@ -251,7 +251,7 @@ func (c *call) decide() error {
 		Task: h.Task, Tier: h.Tier, Process: h.Process, Provider: h.Provider, Model: h.Model,
 		Privacy: h.Privacy, Needs: h.Needs, ForcePaid: h.ForcePaid, Exact: c.in.Provider != "",
 	}
-	d, err := c.e.router.Resolve(*c.e.snapshot.Load(), &job)
+	d, err := c.e.router.Load().Resolve(*c.e.snapshot.Load(), &job)
 	if err != nil {
 		return err
 	}
@@ -422,7 +422,7 @@ func (c *call) remote(provider string) bool { return (*c.e.snapshot.Load())[prov
 func (c *call) ask(cand subjects.Candidate, n int) (resp *wire.Response, err error) {
 	defer c.recovered("provider", &err)
 	ctx := c.ctx
-	pc := c.e.cfg.Providers[cand.Provider]
+	pc := c.e.router.Load().Provider(cand.Provider)
 	if pc != nil && pc.Timeout > 0 && !endsWithin(ctx, pc.Timeout) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, pc.Timeout)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-llm/sluice/routing"
 	"github.com/sluice-llm/sluice/subjects"
 	"github.com/sluice-llm/sluice/wire"
 )
@@ -72,7 +71,7 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func (c *call) result(resp *wire.Response, err error) *subjects.Result {
 	h := &c.req.Head
-	account := routing.Account(c.lastCand.Provider)
+	account := c.e.router.Load().Account(c.lastCand.Provider)
 	raw := resp.Model
 	if raw == "" {
 		raw = c.lastCand.Model
@@ -81,22 +80,14 @@ func (c *call) result(resp *wire.Response, err error) *subjects.Result {
 		CallID: c.id, Content: resp.Text, ToolCalls: resp.ToolCalls, FinishReason: resp.FinishReason,
 		Provider: c.lastCand.Provider, Model: wire.CanonicalModel(raw), ModelRaw: raw,
 		Tier: c.route.Tier, Class: c.class, Process: h.Process, Subscription: account,
-		Usage: c.spent(resp, err), CostUSD: cost(account),
+		Usage: c.spent(resp, err),
 		Local: account == subjects.SubscriptionLocal, Mock: account == subjects.SubscriptionMock,
 		Warnings: c.warnings(resp), Attempts: c.trail,
 		LatencyMs: ms(c.provider), QueuedMs: ms(c.queued),
 	}
+	res.CostUSD = costOf(&c.e.cfg.Prices, account, res.Provider, res.Model, &res.Usage)
 	res.OverheadMs = ms(time.Since(c.start) - c.queued - c.provider)
 	return res
-}
-
-// cost is zero where nothing is billed per token, and not known elsewhere:
-// prices are not built yet.
-func cost(account string) *subjects.USD {
-	if account == subjects.SubscriptionAPIKey {
-		return nil
-	}
-	return new(subjects.USD)
 }
 
 // maxTokens bounds what is believed of a provider's count; above it is nonsense.
@@ -134,7 +125,8 @@ func (c *call) usageRecord(res *subjects.Result, err error) *subjects.UsageRecor
 		InputTokens: res.Usage.InputTokens, OutputTokens: res.Usage.OutputTokens, TotalTokens: res.Usage.TotalTokens,
 		CacheReadTokens: res.Usage.CacheReadTokens, CacheWriteTokens: res.Usage.CacheWriteTokens,
 		ReasoningTokens: res.Usage.ReasoningTokens, TokensEstimated: res.Usage.Estimated,
-		CostUSD: res.CostUSD, LatencyMs: res.LatencyMs, QueuedMs: res.QueuedMs, OverheadMs: res.OverheadMs,
+		CostUSD: res.CostUSD, SavedUSD: savedOf(&c.e.cfg.Prices, res.Subscription, res.Provider, res.Model, &res.Usage),
+		LatencyMs: res.LatencyMs, QueuedMs: res.QueuedMs, OverheadMs: res.OverheadMs,
 		Outcome: subjects.OutcomeOK, ChainPosition: c.position, AttemptTrail: c.trail,
 	}
 	if err != nil {

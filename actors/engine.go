@@ -82,7 +82,7 @@ type Engine struct {
 	peers     *actor.PID
 	node      string        // this node's id
 	changed   chan struct{} // a peer came, went or changed
-	router    *routing.Router
+	router    atomic.Pointer[routing.Router]
 	retry     failsafe.Executor[*wire.Response]
 	snapshot  atomic.Pointer[routing.Snapshot]
 
@@ -101,7 +101,7 @@ var errStopped = subjects.Errorf(subjects.KindCancelled, "the node was stopped w
 // NewEngine starts the actors and the background work. Close ends them.
 func NewEngine(o Options) *Engine {
 	e := &Engine{o: o, cfg: o.Config, log: o.Log, started: time.Now(), sys: newSystem(o.Log)}
-	e.router = routing.New(o.Config)
+	e.router.Store(routing.New(o.Config))
 	e.base, e.stop = context.WithCancelCause(context.Background())
 	e.admission = newAdmission(e.sys, &e.cfg.Pools, o.Emit)
 	e.calls = e.sys.spawn(newCalls())

@@ -65,11 +65,11 @@ func (e *Engine) health(ctx context.Context) *subjects.Health {
 		InFlightRequests: int(e.inFlight.Load()),
 		Providers:        map[string]subjects.ProviderHealth{}, Pools: pools, Classes: classes,
 	}
-	snap := *e.snapshot.Load()
+	snap, router := *e.snapshot.Load(), e.router.Load()
 	for id, st := range snap {
-		usable := st.Available && allowed(e.cfg.Mode, id)
+		usable := st.Available && e.allowed(router, id)
 		h.CanServe = h.CanServe || usable
-		h.Providers[id] = subjects.ProviderHealth{Available: st.Available, Reason: st.Detail, Mode: reachedBy(id)}
+		h.Providers[id] = subjects.ProviderHealth{Available: st.Available, Reason: st.Detail, Mode: reachedBy(router.Account(id))}
 	}
 	if !h.CanServe {
 		h.Reasons = append(h.Reasons, "no provider can serve in mode "+e.cfg.Mode+": see providers for the reasons")
@@ -98,19 +98,19 @@ func (e *Engine) usageHealth(ctx context.Context, h *subjects.Health) {
 	}
 }
 
-// allowed reports whether a mode lets calls go to a provider.
-func allowed(mode, id string) bool {
-	switch mode {
+// allowed reports whether the mode lets calls go to a provider.
+func (e *Engine) allowed(r *routing.Router, id string) bool {
+	switch e.cfg.Mode {
 	case config.ModeMock:
 		return id == "mock"
 	case config.ModeLocal:
-		return routing.Local(id)
+		return r.Local(id)
 	}
 	return id != "mock"
 }
 
-func reachedBy(id string) string {
-	switch routing.Account(id) {
+func reachedBy(account string) string {
+	switch account {
 	case subjects.SubscriptionAPIKey:
 		return "api"
 	case subjects.SubscriptionLocal:
@@ -122,17 +122,17 @@ func reachedBy(id string) string {
 }
 
 func (e *Engine) providers() *subjects.ProvidersReply {
-	snap := *e.snapshot.Load()
+	snap, router := *e.snapshot.Load(), e.router.Load()
 	out := &subjects.ProvidersReply{}
-	for _, id := range config.ProviderIDs {
-		st := snap[id]
-		models := map[string]string{}
-		if p := e.cfg.Providers[id]; p != nil && p.Models != nil {
-			models = p.Models
+	for _, id := range router.IDs() {
+		st, p := snap[id], router.Provider(id)
+		models := p.Models
+		if models == nil {
+			models = map[string]string{}
 		}
 		out.Providers = append(out.Providers, subjects.ProviderInfo{
-			Provider: id, Available: st.Available, Reason: st.Detail, Account: routing.Account(id),
-			Models: models, Capabilities: st.Has.Names(),
+			Provider: id, Available: st.Available, Reason: st.Detail, Account: p.Account, Local: p.Local(),
+			Models: models, AvailableModels: p.AvailableModels, Capabilities: st.Has.Names(),
 		})
 	}
 	return out
@@ -145,12 +145,12 @@ func (e *Engine) models() *subjects.ModelsReply {
 	for _, t := range subjects.Tiers {
 		out.Models = append(out.Models, subjects.ModelInfo{ID: t, Provider: "sluice"})
 	}
-	snap := *e.snapshot.Load()
-	for _, id := range config.ProviderIDs {
-		if !snap[id].Available || !allowed(e.cfg.Mode, id) && id != "mock" {
+	snap, router := *e.snapshot.Load(), e.router.Load()
+	for _, id := range router.IDs() {
+		if !snap[id].Available || !e.allowed(router, id) && id != "mock" {
 			continue
 		}
-		models := routing.Models(e.cfg.Providers[id])
+		models := routing.Models(router.Provider(id))
 		slices.Sort(models)
 		for _, m := range models {
 			out.Models = append(out.Models, subjects.ModelInfo{ID: id + "/" + m, Provider: id})
@@ -169,7 +169,7 @@ func (e *Engine) explain(_ context.Context, body []byte) (any, error) {
 		needs = wire.NeedTools
 	}
 	job := routing.Job{Task: q.Task, Tier: q.Tier, Process: q.Process, Provider: q.Provider, Model: q.Model, Privacy: q.Privacy, Needs: needs}
-	d, err := e.router.Resolve(*e.snapshot.Load(), &job)
+	d, err := e.router.Load().Resolve(*e.snapshot.Load(), &job)
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,8 @@ import (
 
 // finish fills in what depends on more than one key, and checks it.
 func (l *loader) finish(user *decoder) {
-	l.appendCustom()
-	for _, id := range ProviderIDs {
+	l.appendOwn()
+	for _, id := range l.cfg.Order {
 		user.checkModels(l.cfg.Providers[id])
 	}
 	if r := l.cfg.Retry; r.MaxDelay < r.BaseDelay {
@@ -22,14 +22,18 @@ func (l *loader) finish(user *decoder) {
 
 func ms(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
 
-// appendCustom puts custom at the end of every tier's order, when it has a
-// base URL and the user's file leaves its place open.
-func (l *loader) appendCustom() {
-	if l.named["custom"] || l.cfg.Providers["custom"].BaseURL == "" {
-		return
-	}
-	for _, tier := range subjects.Tiers {
-		l.cfg.ProviderPriority[tier] = append(l.cfg.ProviderPriority[tier], "custom")
+// appendOwn puts custom, and the providers that the file adds, at the end of
+// every tier's order, when they have a base URL and the user's file leaves their
+// place open. Local ones are asked after all of them anyway.
+func (l *loader) appendOwn() {
+	for _, id := range l.cfg.Order {
+		p := l.cfg.Providers[id]
+		if id != "custom" && p.Kind != KindOpenAI || l.named[id] || p.BaseURL == "" || p.Local() {
+			continue
+		}
+		for _, tier := range subjects.Tiers {
+			l.cfg.ProviderPriority[tier] = append(l.cfg.ProviderPriority[tier], id)
+		}
 	}
 }
 

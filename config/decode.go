@@ -70,14 +70,21 @@ func (d *decoder) sections() []field {
 		{"mode", oneOf(&c.Mode, modes)},
 		{"default_tier", oneOf(&c.DefaultTier, subjects.Tiers)},
 		{"providers", d.providers},
-		{"provider_priority", d.priority},
+		{"provider_priority", d.last(d.priority)},
 		{"task_tiers", d.taskTiers},
 		{"process_classes", d.processClasses},
-		{"pools", d.pools},
+		{"pools", d.last(d.pools)},
 		{"retry", d.retry},
 		{"fallback_on", d.fallbackOn},
 		{"usage", d.usage},
+		{"prices", d.last(d.prices)},
 	}, d.unbuiltSections())
+}
+
+// last reads a section after the others: it names providers, which the file may
+// add further down.
+func (d *decoder) last(read func(value)) func(value) {
+	return func(v value) { d.later = append(d.later, func() { read(v) }) }
 }
 
 var modes = []string{ModeMock, ModeLocal, ModePublic}
@@ -88,8 +95,8 @@ func (e entry) modelKey(needModel bool) bool {
 	e.pos = e.at
 	provider, model, hasModel := strings.Cut(e.key, "/")
 	switch {
-	case !slices.Contains(ProviderIDs, provider):
-		e.suggest(subjects.Nearest(provider, ProviderIDs), "no provider %s; the providers are %s", show(provider), list(ProviderIDs))
+	case !slices.Contains(e.d.cfg.Order, provider):
+		e.suggest(subjects.Nearest(provider, e.d.cfg.Order), "no provider %s; the providers are %s", show(provider), list(e.d.cfg.Order))
 	case needModel && !hasModel:
 		e.fault("must be \"%s/<model>\"", provider)
 	case hasModel && badName(model) != "":
@@ -127,7 +134,7 @@ func (v value) providerList() ([]string, bool) {
 	ids := make([]string, 0, len(all))
 	for _, item := range all {
 		id := ""
-		oneOf(&id, ProviderIDs)(item)
+		oneOf(&id, v.d.cfg.Order)(item)
 		switch {
 		case id == "":
 		case slices.Contains(ids, id):

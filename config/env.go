@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -72,6 +73,7 @@ func (l *loader) environment() {
 	l.slots()
 	l.localHosts()
 	l.perProvider()
+	l.logins()
 	l.keys()
 	l.unread()
 }
@@ -84,7 +86,7 @@ func (l *loader) switches() {
 	c := l.cfg
 	l.choose("SEMANTIC_ANALYSIS_MODE", modes, &c.Mode)
 	l.choose("SEMANTIC_ANALYSIS_TIER", subjects.Tiers, &c.ForcedTier)
-	l.choose("SEMANTIC_ANALYSIS_PROVIDER", ProviderIDs, &c.ForcedProvider)
+	l.choose("SEMANTIC_ANALYSIS_PROVIDER", c.Order, &c.ForcedProvider)
 	l.choose("SEMANTIC_ANALYSIS_COST_MODE", []string{"budget"}, &c.CostMode)
 }
 
@@ -157,13 +159,13 @@ func (l *loader) providerOf(name, prefix string) (string, bool) {
 		return "", false
 	}
 	var valid []string
-	for _, id := range ProviderIDs {
+	for _, id := range l.cfg.Order {
 		if variable(id) == token {
 			return id, true
 		}
 		valid = append(valid, prefix+variable(id))
 	}
-	l.envFault(name, subjects.Nearest(name, valid), "names no provider; the providers are "+list(ProviderIDs)+", upper-case and with _ for -")
+	l.envFault(name, subjects.Nearest(name, valid), "names no provider; the providers are "+list(l.cfg.Order)+", upper-case and with _ for -")
 	return "", false
 }
 
@@ -226,7 +228,7 @@ func (l *loader) dmr(host, port string) {
 // is cut.
 func (l *loader) keys() {
 	said := map[string]bool{}
-	for _, id := range ProviderIDs {
+	for _, id := range l.cfg.Order {
 		p := l.cfg.Providers[id]
 		if p.APIKeyEnv == "" {
 			continue
@@ -241,18 +243,53 @@ func (l *loader) keys() {
 	}
 }
 
+// logins says where the programs that hold a subscription's login keep it.
+func (l *loader) logins() {
+	copilot, claude := l.cfg.Providers["copilot"], l.cfg.Providers["claude-code"]
+	l.login(copilot, "LLM_COPILOT_AUTH_FILE",
+		below(l.env["XDG_DATA_HOME"], "opencode/auth.json"), below(l.env["HOME"], ".local/share/opencode/auth.json"))
+	l.login(claude, "LLM_CLAUDE_CREDENTIALS_FILE",
+		below(l.env["CLAUDE_CONFIG_DIR"], ".credentials.json"), below(l.env["HOME"], ".claude/.credentials.json"))
+	claude.CLICommand = cmp.Or(l.env["LLM_CLAUDE_CLI"], claude.CLICommand, "claude")
+	const off = "LLM_PROXY_DISABLE_CLAUDE_DIRECT"
+	switch val := l.env[off]; val {
+	case "", "0":
+	case "1":
+		claude.Direct = false
+	default:
+		l.envFault(off, "", "found "+show(val)+"; must be 1, or 0, or not set")
+	}
+}
+
+// login takes the file that the variable name gives, else the first of the
+// program's own places that is known.
+func (l *loader) login(p *Provider, name string, places ...string) {
+	if val := l.env[name]; val != "" {
+		p.CredentialsFile, p.CredentialsNamed = val, true
+		return
+	}
+	p.CredentialsFile = cmp.Or(places...)
+}
+
+func below(folder, name string) string {
+	if folder == "" {
+		return ""
+	}
+	return filepath.Join(folder, filepath.FromSlash(name))
+}
+
 // notActed are variables of the contract that this version does not read.
 var notActed = []string{
-	"LLM_PROXY_DISABLE_CLAUDE_DIRECT", "LLM_PROXY_DISABLE_WORKER_POOL",
+	"LLM_PROXY_DISABLE_WORKER_POOL",
 	"LLM_PROXY_WORKER_IDLE_MS", "LLM_PROXY_WORKER_CRASH_THRESHOLD",
 	"LLM_PROXY_WORKER_CRASH_WINDOW_MS", "LLM_PROXY_WORKER_MAX_REQUESTS",
 	"LLM_PROXY_WORKER_MAX_INPUT_TOKENS", "LLM_PROXY_WORKER_PROMPT_CAP",
-	"LLM_COPILOT_AUTH_FILE", "LLM_CLAUDE_CREDENTIALS_FILE", "LLM_CLAUDE_CLI",
 }
 
 var acted = []string{
 	"SEMANTIC_ANALYSIS_MODE", "SEMANTIC_ANALYSIS_TIER", "SEMANTIC_ANALYSIS_PROVIDER",
 	"SEMANTIC_ANALYSIS_COST_MODE", "LLM_CLI_PROXY_URL", "LLM_INGESTION_SLOTS", "LLM_INTERACTIVE_SLOTS",
+	"LLM_PROXY_DISABLE_CLAUDE_DIRECT", "LLM_COPILOT_AUTH_FILE", "LLM_CLAUDE_CREDENTIALS_FILE", "LLM_CLAUDE_CLI",
 }
 
 // unread notes variables that change nothing: those of providers that are not
@@ -261,7 +298,7 @@ func (l *loader) unread() {
 	for _, name := range l.env.names() {
 		switch {
 		case slices.Contains(notActed, name):
-			l.note("%s: changes nothing, subscriptions are not built yet", name)
+			l.note("%s: changes nothing, the warm pool of claude workers is not built yet", name)
 		case !strings.HasPrefix(name, "LLM_") && !strings.HasPrefix(name, "SEMANTIC_ANALYSIS_"),
 			strings.HasPrefix(name, prefixCap), strings.HasPrefix(name, prefixURL), usedAsKey(l.cfg, name):
 		default:

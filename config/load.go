@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -121,23 +122,39 @@ func newConfig() *Config {
 		ProcessClasses:   map[string]string{},
 		FallbackOn:       map[subjects.Kind]bool{},
 		Pools:            Pools{Caps: map[string]int{}, Classes: map[string]Class{}},
+		Prices:           Prices{of: map[priceKey]Price{}},
 	}
 	for _, id := range ProviderIDs {
 		c.Providers[id] = newProvider(id)
 	}
+	c.Order = slices.Clone(ProviderIDs)
 	return c
 }
 
 func newProvider(id string) *Provider {
 	p := &Provider{
-		ID: id, Models: map[string]string{}, StreamUsage: true,
+		ID: id, Kind: id, Account: subjects.SubscriptionAPIKey, Models: map[string]string{}, StreamUsage: true,
 		Timeout: 120 * time.Second, IdleTimeout: 60 * time.Second,
 	}
-	if id == "mock" {
+	switch id {
+	case "claude-code":
+		p.Account = subjects.SubscriptionMax
+	case "copilot":
+		p.Account = subjects.SubscriptionCopilot
+		p.StreamUsage = false // its own clients do not ask, and get it
+	case "dmr", "ollama":
+		p.Account = subjects.SubscriptionLocal
+	case "mock":
+		p.Account = subjects.SubscriptionMock
 		p.Timeout = 0
 		p.Mock = &Mock{Tasks: map[string]MockBehaviour{}}
 	}
 	return p
+}
+
+// Local reports whether a call to the provider leaves nothing with a vendor.
+func (p *Provider) Local() bool {
+	return p.Account == subjects.SubscriptionLocal || p.Account == subjects.SubscriptionMock
 }
 
 // failure makes the error of what was found, with every secret that the

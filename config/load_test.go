@@ -69,7 +69,7 @@ func TestDefaultProviders(t *testing.T) {
 	}
 	for _, id := range ProviderIDs {
 		p := c.Providers[id]
-		if p == nil || p.ID != id || p.IdleTimeout != time.Minute || !p.StreamUsage || p.APIKey.IsSet() || (p.Mock != nil) != (id == "mock") {
+		if p == nil || p.ID != id || p.IdleTimeout != time.Minute || p.StreamUsage == (id == "copilot") || p.Kind != id || p.APIKey.IsSet() || (p.Mock != nil) != (id == "mock") {
 			t.Errorf("%s: %+v", id, p)
 		}
 		want := 120 * time.Second
@@ -105,7 +105,7 @@ func TestCopyOfTheDefault(t *testing.T) {
 		t.Errorf("notes on a file that nobody has edited: %q", c.Notes)
 	}
 	got := mustLoad(t, BuiltIn()+"# edited\n")
-	if len(got.Notes) != 8 || !strings.HasPrefix(got.Notes[0], "providers.claude-code.cliCommand: read, but ") {
+	if len(got.Notes) != 7 || !strings.HasPrefix(got.Notes[0], "providers.claude-code.quotaTracking: read, but ") {
 		t.Errorf("notes: %q", got.Notes)
 	}
 	got.Notes, got.File = nil, ""
@@ -343,9 +343,10 @@ func TestNotes(t *testing.T) {
 		{"batch_cost_limits: {fallback_on_quota: false}", "", "batch_cost_limits: read, but budgets are not built yet; batches are not limited by cost"},
 		{"cache: {ttlMs: 5}", "", "cache: read, but the cache is not built yet; every call goes to a provider"},
 		{"circuit_breaker: {threshold: 2}", "", "circuit_breaker: read, but circuit breakers are not built yet; a failing provider is tried by every call"},
-		{"prices: {openai/gpt-5.4: {input: 1.25, output: 10, cache_read: 0.1}}", "", "prices: read, but costs are not built yet; no cost is recorded"},
+		{"prices: {opena/gpt-5.4: {input: 1.25, output: 10}}", "", "prices.opena/gpt-5.4: there is no provider \"opena\" here; did you mean openai?"},
 		{"providers: {copilot: {quotaTracking: {softLimitPerHour: 5}}}", "", "providers.copilot.quotaTracking: read, but quotas are not tracked yet"},
-		{"", "LLM_CLAUDE_CLI=/bin/claude", "LLM_CLAUDE_CLI: changes nothing, subscriptions are not built yet"},
+		{"", "LLM_PROXY_WORKER_IDLE_MS=5", "LLM_PROXY_WORKER_IDLE_MS: changes nothing, the warm pool of claude workers is not built yet"},
+		{"", "LLM_CLAUDE_CLI=/bin/claude", ""},
 		{"", "LLM_BASE_URL_MOCK=http://h", "LLM_BASE_URL_MOCK: changes nothing, the mock provider has no network"},
 		{"", "LLM_INGESTION_SLOT=4", "LLM_INGESTION_SLOT: changes nothing, Sluice does not know it; did you mean LLM_INGESTION_SLOTS?"},
 		{"", "LLM_SOMETHING_ELSE=4", ""},

@@ -1,25 +1,75 @@
 package config
 
 import (
+	"regexp"
 	"slices"
 	"time"
 
+	"github.com/goccy/go-yaml/ast"
+
 	"github.com/sluice-llm/sluice/subjects"
 )
-
-// subscriptions are the providers on a flat-rate account.
-var subscriptions = []string{"claude-code", "copilot"}
 
 // providers reads the providers, entry by entry over what is there.
 func (d *decoder) providers(v value) {
 	for _, e := range v.entries(same) {
 		p, ok := d.cfg.Providers[e.key]
 		if !ok {
-			e.oneKey("provider", ProviderIDs)
-			continue
+			if p = d.added(e); p == nil {
+				continue
+			}
 		}
 		d.provider(e.value, p)
 	}
+	slices.Sort(d.cfg.Order[len(ProviderIDs):])
+}
+
+// addedID is what the id of an added provider may be: it stands in subjects,
+// environment variables and "provider/model".
+var addedID = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+
+// reservedIDs mean something else where a provider may stand.
+var reservedIDs = append([]string{"auto", "sluice"}, subjects.Tiers...)
+
+// added makes the provider that an entry adds, or says why it cannot.
+func (d *decoder) added(e entry) *Provider {
+	_, asked := d.hasKey(e.value, "api")
+	e.pos = e.at
+	switch {
+	case !asked:
+		e.suggest(subjects.Nearest(e.key, d.cfg.Order), "unknown provider; the providers are %s; to add one of your own, say which API it speaks with api: openai", list(d.cfg.Order))
+	case !addedID.MatchString(e.key) || len(e.key) > maxAddedID:
+		e.fault("a provider's id has lower-case letters, digits and single dashes, begins with a letter and has at most %d characters", maxAddedID)
+	case slices.Contains(reservedIDs, e.key):
+		e.fault("%s means something else where a provider may stand; choose another id", e.key)
+	case len(d.cfg.Order) >= maxProviders:
+		e.fault("more than %d providers", maxProviders)
+	default:
+		p := newProvider(e.key)
+		p.Kind = KindOpenAI
+		d.cfg.Providers[e.key] = p
+		d.cfg.Order = append(d.cfg.Order, e.key)
+		return p
+	}
+	return nil
+}
+
+const (
+	maxAddedID   = 40
+	maxProviders = 200
+)
+
+func (d *decoder) hasKey(v value, name string) (value, bool) {
+	m, ok := v.node.(*ast.MappingNode)
+	if !ok {
+		return value{}, false
+	}
+	for _, kv := range m.Values {
+		if keyText(kv.Key) == name {
+			return v.entry(kv).value, true
+		}
+	}
+	return value{}, false
 }
 
 func (d *decoder) provider(v value, p *Provider) {
@@ -32,7 +82,7 @@ func (d *decoder) provider(v value, p *Provider) {
 // foreignFields are the keys of other kinds of provider: known, but not here.
 func foreignFields(own []field) []field {
 	var foreign []field
-	for _, id := range []string{"claude-code", "openai", "mock"} {
+	for _, id := range []string{"claude-code", "copilot", "openai", "mock"} {
 		for _, f := range providerFields(newProvider(id)) {
 			if hasField(own, f.name) || hasField(foreign, f.name) {
 				continue
@@ -66,12 +116,41 @@ func providerFields(p *Provider) []field {
 	switch {
 	case p.Mock != nil:
 		return append(models, mockFields(p.Mock)...)
-	case slices.Contains(subscriptions, p.ID):
-		return slices.Concat(models, httpFields(p), subscriptionFields())
+	case p.ID == "claude-code":
+		return slices.Concat(models, httpFields(p), quotaFields(), []field{
+			{"cliCommand", func(v value) {
+				if command, ok := v.name(); ok {
+					p.CLICommand = command
+				}
+			}},
+			{"direct", boolean(&p.Direct)},
+		})
+	case p.ID == "copilot":
+		return slices.Concat(models, httpFields(p), quotaFields(), []field{
+			{"cliCommand", unbuilt("copilot is called directly; no command is run", func(v value) { v.name() })},
+		})
 	}
-	return slices.Concat(models, httpFields(p), []field{
+	own := slices.Concat(models, httpFields(p), []field{
 		{"apiKeyEnvVar", func(v value) { v.keyVariable(p) }},
 	})
+	if p.Kind == KindOpenAI {
+		own = append(own, addedFields(p)...)
+	}
+	return own
+}
+
+// addedFields are the keys of a provider that the file adds.
+func addedFields(p *Provider) []field {
+	api, local := "", false
+	return []field{
+		{"api", oneOf(&api, []string{"openai"})},
+		{"local", func(v value) {
+			boolean(&local)(v)
+			if p.Account = subjects.SubscriptionAPIKey; local {
+				p.Account = subjects.SubscriptionLocal
+			}
+		}},
+	}
 }
 
 // modelFields are the models by tier, flat or under "models".
@@ -140,6 +219,22 @@ func httpFields(p *Provider) []field {
 		{"timeout", millis(&p.Timeout, 0, maxMillis)},
 		{"idleTimeout", millis(&p.IdleTimeout, 1, maxMillis)},
 		{"streamUsage", boolean(&p.StreamUsage)},
+		{"capabilities", func(v value) { v.capabilities(p) }},
+	}
+}
+
+func (v value) capabilities(p *Provider) {
+	all, ok := v.items()
+	names := make([]string, 0, len(all))
+	for _, item := range all {
+		name := ""
+		oneOf(&name, subjects.Capabilities)(item)
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if ok {
+		p.Capabilities = names
 	}
 }
 
@@ -177,11 +272,10 @@ func (v value) baseURL(p *Provider) {
 	p.BaseURL = base
 }
 
-func subscriptionFields() []field {
+func quotaFields() []field {
 	var yes bool
 	var n int
 	return []field{
-		{"cliCommand", unbuilt("subscriptions are not built yet; no command is run", func(v value) { v.name() })},
 		{"quotaTracking", unbuilt("quotas are not tracked yet", fields(
 			field{"enabled", boolean(&yes)},
 			field{"softLimitPerHour", whole(&n, count)},

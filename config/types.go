@@ -43,8 +43,10 @@ type Config struct {
 	ForcedProvider string
 	CostMode       string
 
-	// Providers has an entry for each of ProviderIDs.
+	// Providers has an entry for each of Order: ProviderIDs, then those that the
+	// file adds, by name.
 	Providers map[string]*Provider
+	Order     []string
 	// ProviderPriority is the order of providers per tier.
 	ProviderPriority map[string][]string
 	// TaskTiers maps a task to its tier; DefaultTier serves every other task.
@@ -59,15 +61,25 @@ type Config struct {
 	// FallbackOn has the kinds that advance the chain.
 	FallbackOn map[subjects.Kind]bool
 	Usage      Usage
+	// Prices says what models cost.
+	Prices Prices
 
 	// Notes are remarks for the operator that are no faults: a section that this
 	// version reads and does not act on yet, a variable that changes nothing.
 	Notes []string
 }
 
+// KindOpenAI is the kind of a provider that the configuration adds: a server of
+// OpenAI's chat-completions form.
+const KindOpenAI = "openai-compatible"
+
 // Provider is one account.
 type Provider struct {
 	ID string
+	// Kind says who serves it: its own id, or KindOpenAI for an added one.
+	Kind string
+	// Account is the kind of account that is billed, as usage records name it.
+	Account string
 	// BaseURL is the API root with its version part, without a trailing slash;
 	// "" = the provider has no HTTP API or none is set.
 	BaseURL string
@@ -86,6 +98,18 @@ type Provider struct {
 	// StreamUsage asks for usage in streams (stream_options); off for servers
 	// that refuse the field. Default true.
 	StreamUsage bool
+	// Capabilities, when not nil, are all that the provider can do, by the names
+	// of subjects.Capabilities; a provider never does more than its kind can.
+	Capabilities []string
+	// CredentialsFile is where another program keeps this account's login: that
+	// of OpenCode for copilot, of the claude program for claude-code; "" = not
+	// known. CredentialsNamed says that a variable named the file.
+	CredentialsFile  string
+	CredentialsNamed bool
+	// CLICommand is claude-code's program, Direct whether its login may be used
+	// without the program.
+	CLICommand string
+	Direct     bool
 	// Mock is set for the mock provider only.
 	Mock *Mock
 }

@@ -54,20 +54,5 @@ func (d *decoder) unbuiltSections() []field {
 			field{"total_budget_usd", decimal(&usd, maxUSD)},
 			field{"fallback_on_quota", boolean(&yes)},
 		))},
-		{"prices", unbuilt("costs are not built yet; no cost is recorded", d.prices)},
-	}
-}
-
-// prices reads US dollars per million tokens by "provider/model".
-func (d *decoder) prices(v value) {
-	var usd float64
-	for _, e := range v.entries(same) {
-		e.modelKey(true)
-		e.object(
-			field{"input", decimal(&usd, maxUSD)},
-			field{"output", decimal(&usd, maxUSD)},
-			field{"cache_read", decimal(&usd, maxUSD)},
-			field{"cache_write", decimal(&usd, maxUSD)},
-		)
 	}
 }

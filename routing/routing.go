@@ -15,6 +15,7 @@
 package routing
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -77,34 +78,18 @@ type Decision struct {
 	before []int
 }
 
-// Account returns the kind of account that a provider bills.
-func Account(provider string) string {
-	switch provider {
-	case "claude-code":
-		return subjects.SubscriptionMax
-	case "copilot":
-		return subjects.SubscriptionCopilot
-	case "dmr", "ollama":
-		return subjects.SubscriptionLocal
-	case "mock":
-		return subjects.SubscriptionMock
-	}
-	return subjects.SubscriptionAPIKey
-}
-
-// Local reports whether a provider runs on this side of the network's edge:
-// a call to it leaves nothing with a vendor.
-func Local(provider string) bool {
-	a := Account(provider)
-	return a == subjects.SubscriptionLocal || a == subjects.SubscriptionMock
-}
-
-var localRunners = []string{"dmr", "ollama"}
-
-// Router resolves jobs by one configuration. It holds what can be worked out
-// ahead of them, never changes, and is safe for concurrent use.
+// Router resolves jobs by one configuration and the outside providers of one
+// moment. It holds what can be worked out ahead of the jobs, never changes, and
+// is safe for concurrent use.
 type Router struct {
 	cfg *config.Config
+	// providers has the configured and the outside ones; ids is their order.
+	providers map[string]*config.Provider
+	ids       []string
+	// priority is the order by tier, outside providers at the end; local has the
+	// runners that are asked after all others.
+	priority map[string][]string
+	local    []string
 	// models has each provider's model ids and their canonical names.
 	models map[string][]modelName
 	// serving has the providers of a model, by id and by canonical name, in the
@@ -114,11 +99,29 @@ type Router struct {
 
 type modelName struct{ id, canonical string }
 
-// New prepares a configuration for Resolve.
-func New(cfg *config.Config) *Router {
-	r := &Router{cfg: cfg, models: map[string][]modelName{}, serving: map[string][]string{}}
-	for _, id := range appendNew(slices.Clone(cfg.ProviderPriority[cfg.DefaultTier]), config.ProviderIDs...) {
-		for _, m := range Models(cfg.Providers[id]) {
+// New prepares a configuration, and the providers that were announced from
+// outside, for Resolve.
+func New(cfg *config.Config, outside ...*config.Provider) *Router {
+	r := &Router{
+		cfg: cfg, providers: maps.Clone(cfg.Providers), ids: slices.Clone(cfg.Order), priority: maps.Clone(cfg.ProviderPriority),
+		models: map[string][]modelName{}, serving: map[string][]string{},
+	}
+	for _, p := range outside {
+		r.providers[p.ID] = p
+		r.ids = append(r.ids, p.ID)
+		for _, tier := range subjects.Tiers {
+			if !p.Local() {
+				r.priority[tier] = appendNew(slices.Clone(r.priority[tier]), p.ID)
+			}
+		}
+	}
+	for _, id := range r.ids {
+		if p := r.providers[id]; p != nil && p.Local() && p.Mock == nil && !(p.Kind == config.KindOpenAI && p.BaseURL == "") {
+			r.local = append(r.local, id)
+		}
+	}
+	for _, id := range appendNew(slices.Clone(r.priority[cfg.DefaultTier]), r.ids...) {
+		for _, m := range Models(r.providers[id]) {
 			name := modelName{m, wire.CanonicalModel(m)}
 			r.models[id] = append(r.models[id], name)
 			if id == "mock" {
@@ -129,6 +132,28 @@ func New(cfg *config.Config) *Router {
 		}
 	}
 	return r
+}
+
+// IDs lists the providers, configured and outside.
+func (r *Router) IDs() []string { return r.ids }
+
+// Provider returns a provider's configuration, or what an outside one announced;
+// nil = there is no such provider.
+func (r *Router) Provider(id string) *config.Provider { return r.providers[id] }
+
+// Account returns the kind of account that a provider bills.
+func (r *Router) Account(id string) string {
+	if p := r.providers[id]; p != nil {
+		return p.Account
+	}
+	return subjects.SubscriptionAPIKey
+}
+
+// Local reports whether a provider runs on this side of the network's edge:
+// a call to it leaves nothing with a vendor.
+func (r *Router) Local(id string) bool {
+	p := r.providers[id]
+	return p != nil && p.Local()
 }
 
 // Resolve decides. Its errors are VALIDATION_ERROR: a name that no provider,
@@ -143,7 +168,7 @@ func (r *Router) Resolve(snap Snapshot, job *Job) (*Decision, error) {
 	if err := d.pickTier(r.cfg, job, ask.tier); err != nil {
 		return nil, err
 	}
-	for _, id := range order(r.cfg, job, ask, d.Tier) {
+	for _, id := range r.order(job, ask, d.Tier) {
 		model, reason, detail := r.judge(snap, job, ask, d.Tier, id)
 		if reason != "" {
 			d.Skipped = append(d.Skipped, subjects.Skipped{Provider: id, Reason: reason, Detail: detail})
@@ -167,8 +192,8 @@ type ask struct {
 
 func (r *Router) readAsk(job *Job) (ask, error) {
 	a := ask{provider: job.Provider}
-	if a.provider != "" && !known(a.provider) {
-		return a, unknownProvider("provider", a.provider)
+	if a.provider != "" && !r.known(a.provider) {
+		return a, r.unknownProvider("provider", a.provider)
 	}
 	model := job.Model
 	switch {
@@ -179,7 +204,7 @@ func (r *Router) readAsk(job *Job) (ask, error) {
 		return a, nil
 	}
 	prefix, rest, slash := strings.Cut(model, "/")
-	if slash && known(prefix) && (a.provider == "" || a.provider == prefix) {
+	if slash && r.known(prefix) && (a.provider == "" || a.provider == prefix) {
 		if rest == "" {
 			return a, subjects.Errorf(subjects.KindValidation, "model: %q names no model after the slash; write %s/<model>, or leave the slash out and set provider", model, prefix)
 		}
@@ -199,19 +224,19 @@ func (r *Router) readAsk(job *Job) (ask, error) {
 	return a, nil
 }
 
-func known(id string) bool { return slices.Contains(config.ProviderIDs, id) }
+func (r *Router) known(id string) bool { return r.providers[id] != nil }
 
-func unknownProvider(field, id string) error {
+func (r *Router) unknownProvider(field, id string) error {
 	hint := ""
-	if near := subjects.Nearest(id, config.ProviderIDs); near != "" {
+	if near := subjects.Nearest(id, r.ids); near != "" {
 		hint = " (did you mean " + near + "?)"
 	}
-	return subjects.Errorf(subjects.KindValidation, "%s: no provider is called %q%s; the providers are %s", field, clip(id), hint, strings.Join(config.ProviderIDs, ", "))
+	return subjects.Errorf(subjects.KindValidation, "%s: no provider is called %q%s; the providers are %s", field, clip(id), hint, strings.Join(r.ids, ", "))
 }
 
 func (r *Router) unknownModel(model string) error {
 	var all []string
-	for _, id := range config.ProviderIDs {
+	for _, id := range r.ids {
 		for _, m := range r.models[id] {
 			all = append(all, m.id, id+"/"+m.id)
 		}
@@ -313,7 +338,8 @@ func (d *Decision) pickTier(cfg *config.Config, job *Job, asked string) error {
 func (d *Decision) note(s string) { d.Notes = append(d.Notes, s) }
 
 // order lists the providers to consider, each once.
-func order(cfg *config.Config, job *Job, a ask, tier string) []string {
+func (r *Router) order(job *Job, a ask, tier string) []string {
+	cfg := r.cfg
 	switch {
 	case job.Exact:
 		return []string{job.Provider}
@@ -324,9 +350,9 @@ func order(cfg *config.Config, job *Job, a ask, tier string) []string {
 	}
 	list := appendNew(optional(a.provider), a.servers...)
 	if cfg.Mode == config.ModePublic {
-		list = appendNew(list, cfg.ProviderPriority[tier]...)
+		list = appendNew(list, r.priority[tier]...)
 	}
-	return appendNew(list, localRunners...)
+	return appendNew(list, r.local...)
 }
 
 func optional(id string) []string {
@@ -342,13 +368,13 @@ func (r *Router) judge(snap Snapshot, job *Job, a ask, tier, id string) (model, 
 	switch {
 	case cfg.Mode == config.ModeMock && id != "mock":
 		return "", ReasonMode, "mode is mock"
-	case cfg.Mode == config.ModeLocal && !Local(id):
+	case cfg.Mode == config.ModeLocal && !r.Local(id):
 		return "", ReasonMode, "mode is local"
 	case !st.Available:
 		return "", st.Reason, st.Detail
-	case job.Privacy == "local" && !Local(id):
+	case job.Privacy == "local" && !r.Local(id):
 		return "", ReasonPrivacy, "the call asks for local providers only"
-	case job.ForcePaid && strings.HasSuffix(Account(id), "-subscription"):
+	case job.ForcePaid && strings.HasSuffix(r.Account(id), "-subscription"):
 		return "", ReasonSubscription, "the call asks for paid providers only"
 	}
 	if missing := job.Needs.Missing(st.Has); missing != 0 {
@@ -370,7 +396,7 @@ func (r *Router) pickModel(a ask, tier, id string) string {
 	case a.model != "" && slices.Contains(a.servers, id):
 		return r.served(id, a.model)
 	}
-	if p := r.cfg.Providers[id]; p != nil && p.Models[tier] != "" {
+	if p := r.providers[id]; p != nil && p.Models[tier] != "" {
 		return p.Models[tier]
 	}
 	if id == "mock" {

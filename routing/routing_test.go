@@ -157,7 +157,7 @@ func TestResolveProperties(t *testing.T) {
 		var seen []string
 		for _, c := range a.Chain {
 			st := snap[c.Provider]
-			if !st.Available || job.Needs.Missing(st.Has) != 0 || c.Model == "" || job.Privacy == "local" && !Local(c.Provider) {
+			if !st.Available || job.Needs.Missing(st.Has) != 0 || c.Model == "" || job.Privacy == "local" && !r.Local(c.Provider) {
 				t.Fatalf("%+v: %s must not be in the chain", job, c.Provider)
 			}
 			seen = append(seen, c.Provider)
@@ -193,5 +193,37 @@ func BenchmarkResolve(b *testing.B) {
 		if d, err := r.Resolve(snap, job); err != nil || len(d.Chain) < 9 {
 			b.Fatal(d, err)
 		}
+	}
+}
+
+func TestOutsideProviders(t *testing.T) {
+	cfg := load(t)
+	outside := &config.Provider{ID: "reverse", Account: subjects.SubscriptionAPIKey, Models: map[string]string{"fast": "rev-1"}, AvailableModels: []string{"rev-1", "rev-2"}}
+	local := &config.Provider{ID: "lab", Account: subjects.SubscriptionLocal, Models: map[string]string{"fast": "lab-1"}}
+	r := New(cfg, outside, local)
+	snap := with("groq", "ollama", "reverse", "lab")
+	for _, c := range []struct {
+		job   Job
+		chain string
+	}{
+		{Job{Tier: "fast"}, "groq/llama-3.1-8b-instant > reverse/rev-1 > ollama/llama3.2 > lab/lab-1"},
+		{Job{Tier: "fast", Provider: "reverse"}, "reverse/rev-1 > groq/llama-3.1-8b-instant > ollama/llama3.2 > lab/lab-1"},
+		{Job{Tier: "fast", Model: "reverse/rev-9", Provider: "reverse", Exact: true}, "reverse/rev-9"},
+		{Job{Tier: "premium", Model: "rev-2"}, "reverse/rev-2 > groq/openai/gpt-oss-120b > ollama/llama3.2"},
+		{Job{Tier: "fast", Privacy: "local"}, "ollama/llama3.2 > lab/lab-1"},
+	} {
+		d, err := r.Resolve(snap, &c.job)
+		if err != nil || chain(d) != c.chain {
+			t.Errorf("%+v: %s, %v", c.job, chain(d), err)
+		}
+	}
+	if r.Account("lab") != subjects.SubscriptionLocal || !r.Local("lab") || r.Local("reverse") || r.Local("nobody") || r.Provider("nobody") != nil {
+		t.Error("accounts")
+	}
+	if _, err := New(cfg).Resolve(snap, &Job{Provider: "reverse"}); subjects.KindOf(err) != subjects.KindValidation {
+		t.Errorf("before it was announced: %v", err)
+	}
+	if n := len(cfg.ProviderPriority["fast"]); n != 7 {
+		t.Errorf("the configuration was changed: %d", n)
 	}
 }

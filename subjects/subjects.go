@@ -36,6 +36,12 @@ const (
 // Tiers lists the tiers from the cheapest up.
 var Tiers = []string{TierFast, TierStandard, TierPremium}
 
+// Capabilities names what a call may need and a provider may lack.
+var Capabilities = []string{
+	"tools", "images", "documents", "audio", "json_object", "json_schema", "choices", "logprobs",
+	"streaming", "image_urls", "tool_choice", "openai_chat",
+}
+
 // ValidTier reports whether tier is one of Tiers.
 func ValidTier(tier string) bool {
 	return tier == TierFast || tier == TierStandard || tier == TierPremium

@@ -11,6 +11,7 @@
 package wire
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -31,7 +32,8 @@ const (
 // Need is a set of capabilities: what a request needs, or a provider has.
 type Need uint16
 
-// The capabilities. A provider that lacks one that a request needs is skipped.
+// The capabilities, in the order of subjects.Capabilities. A provider that lacks
+// one that a request needs is skipped.
 const (
 	NeedTools Need = 1 << iota
 	NeedImages
@@ -51,17 +53,26 @@ const (
 	NeedOpenAIChat
 )
 
-var needNames = []string{"tools", "images", "documents", "audio", "json_object", "json_schema", "choices", "logprobs", "streaming", "image_urls", "tool_choice", "openai_chat"}
-
 // Names lists the capabilities in the set.
 func (n Need) Names() []string {
 	names := []string{}
-	for i, name := range needNames {
+	for i, name := range subjects.Capabilities {
 		if n&(1<<i) != 0 {
 			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// Needs returns the set that names list; names that are none are left out.
+func Needs(names []string) Need {
+	var n Need
+	for i, name := range subjects.Capabilities {
+		if slices.Contains(names, name) {
+			n |= 1 << i
+		}
+	}
+	return n
 }
 
 // String joins the names with commas.

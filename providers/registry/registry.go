@@ -3,6 +3,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -30,6 +31,9 @@ var build = map[string]func(*config.Provider, Options) providers.Provider{
 	"openai": func(c *config.Provider, o Options) providers.Provider {
 		return openai.New(c, rest.Options{Transport: o.Transport, Version: o.Version})
 	},
+	config.KindOpenAI: func(c *config.Provider, o Options) providers.Provider {
+		return openai.New(c, rest.Options{Transport: o.Transport, Version: o.Version, KeyOptional: c.APIKeyEnv == ""})
+	},
 	"custom": func(c *config.Provider, o Options) providers.Provider {
 		return openai.New(c, rest.Options{
 			Transport: o.Transport, Version: o.Version, KeyOptional: true,
@@ -43,7 +47,7 @@ var build = map[string]func(*config.Provider, Options) providers.Provider{
 func New(cfg *config.Config, opts Options) map[string]providers.Provider {
 	all := make(map[string]providers.Provider, len(cfg.Providers))
 	for id, c := range cfg.Providers {
-		if make, ok := build[id]; ok {
+		if make, ok := build[cmp.Or(c.Kind, id)]; ok {
 			all[id] = make(c, opts)
 		} else {
 			all[id] = standIn{}

@@ -40,7 +40,7 @@ func TestEveryProviderIsThere(t *testing.T) {
 			}
 			continue
 		case "openai":
-			want = "OPENAI_API_KEY is not set"
+			want = "no base URL"
 		case "custom":
 			want = "LLM_BASE_URL_CUSTOM or providers.custom.baseUrl"
 		}

@@ -95,7 +95,7 @@ func (c *configCheckCmd) check(a *app) *checked {
 		return &checked{File: file, Faults: faults(file, err)}
 	}
 	found := &checked{Valid: true, File: cfg.File, Mode: cfg.Mode, Notes: cfg.Notes}
-	for _, id := range config.ProviderIDs {
+	for _, id := range cfg.Order {
 		p := cfg.Providers[id]
 		if p == nil {
 			continue

@@ -108,8 +108,10 @@ type Options struct {
 	Refine func(*httpx.Failure) (subjects.Kind, bool)
 	Format httpx.Format
 	// Probe, when set, is a path whose GET tells whether the server is there, for
-	// runners that are started by hand. ProbeHint is the remedy when it is not.
+	// runners that are started by hand. ProbeHint is the remedy when it is not;
+	// ProbeRead, when set, says what in its answer speaks against serving.
 	Probe, ProbeHint string
+	ProbeRead        func(body []byte) error
 	// BaseURLHint says how to set a base URL that is missing.
 	BaseURLHint string
 	Transport   http.RoundTripper
@@ -138,6 +140,9 @@ const (
 func New(cfg *config.Provider, o Options) *Provider {
 	if o.Authorize == nil {
 		o.Authorize = bearer
+	}
+	if cfg.Capabilities != nil {
+		o.Capabilities &= wire.Needs(cfg.Capabilities)
 	}
 	header := o.Header.Clone()
 	if header == nil {
@@ -191,7 +196,10 @@ func (p *Provider) reach(ctx context.Context) error {
 	}
 	r := p.request(token, base, &Exchange{Path: p.o.Probe}, "")
 	r.Method = http.MethodGet
-	_, err = p.client.Do(ctx, r)
+	reply, err := p.client.Do(ctx, r)
+	if err == nil && p.o.ProbeRead != nil {
+		return p.o.ProbeRead(reply.Body)
+	}
 	e := subjects.AsError(err)
 	if err == nil || e.Kind == subjects.KindProvider && ctx.Err() == nil {
 		return nil // it answers, if not as expected: a call will say more
