@@ -92,7 +92,7 @@ func TestDecodeRefusesAnAnswerWithoutChoices(t *testing.T) {
 	if err := Decode(&Response{Text: "hub"}); err != nil {
 		t.Error(err)
 	}
-	if err := Decode(&Response{Wire: AnthropicMessages, Raw: []byte(`{}`)}); err == nil {
+	if err := Decode(&Response{Wire: OpenAIResponses, Raw: []byte(`{}`)}); err == nil {
 		t.Error("decoded a wire that is not built")
 	}
 }

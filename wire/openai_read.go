@@ -15,12 +15,23 @@ const maxAnswer = 16 << 20
 // Raw, and Model and Usage where they are not set. A response without Raw has
 // its hub form already; a second time costs nothing.
 func Decode(resp *Response) error {
-	switch {
-	case resp.Raw == nil || resp.decoded:
+	if resp.Raw == nil || resp.decoded {
 		return nil
-	case resp.Wire != OpenAIChat:
-		return unknownWire(resp.Wire)
 	}
+	var err error
+	switch resp.Wire {
+	case OpenAIChat:
+		err = decodeOpenAI(resp)
+	case AnthropicMessages:
+		err = decodeAnthropic(resp)
+	default:
+		err = unknownWire(resp.Wire)
+	}
+	resp.decoded = err == nil
+	return err
+}
+
+func decodeOpenAI(resp *Response) error {
 	v := view(resp.Raw)
 	item := firstChoice(v.get("choices"))
 	if !item.isObject() {
@@ -39,7 +50,6 @@ func Decode(resp *Response) error {
 	if !resp.UsageKnown {
 		resp.Usage, resp.UsageKnown = openAIUsage(v.get("usage"))
 	}
-	resp.decoded = true
 	return nil
 }
 

@@ -83,4 +83,6 @@ var oaCarried = []string{
 	"model", "messages", "tools", "tool_choice", "functions", "function_call", "temperature", "top_p",
 	"max_tokens", "max_completion_tokens", "stop", "response_format", "seed", "frequency_penalty",
 	"presence_penalty", "parallel_tool_calls", "reasoning_effort", "user", "stream", "stream_options",
+	// Needs: a value of these that a provider cannot serve does not get there.
+	"n", "logprobs", "top_logprobs", "modalities", "audio", "web_search_options",
 }

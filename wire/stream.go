@@ -39,7 +39,7 @@ type nativeStream struct {
 }
 
 func (s *nativeStream) Event(ev *Event, emit func([]byte) error) error {
-	if ev.Raw != nil {
+	if ev.Raw != nil && ev.Wire == OpenAIChat {
 		return s.chunk(view(ev.Raw), emit)
 	}
 	if ev.Text != "" {
@@ -124,7 +124,7 @@ type openAIStream struct {
 }
 
 func (s *openAIStream) Event(ev *Event, emit func([]byte) error) error {
-	if ev.Raw != nil {
+	if ev.Raw != nil && ev.Wire == OpenAIChat {
 		if ev.UsageOnly && !s.wantUsage {
 			return nil
 		}
