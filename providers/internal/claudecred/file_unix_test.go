@@ -1,0 +1,43 @@
+//go:build unix
+
+package claudecred
+
+import (
+	"os"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A pipe in the file's place is refused at once: nobody waits for its writer.
+func TestPipe(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	if err := syscall.Mkfifo(f.file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.fails(CodeUnreadable)
+}
+
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 {
+		t.Skip("root may read every file")
+	}
+	f := setup(t)
+	f.put(blob(secret, start.Add(time.Hour)))
+	if err := os.Chmod(f.file, 0); err != nil {
+		t.Fatal(err)
+	}
+	f.fails(CodeUnreadable)
+}
+
+// A path that leads through a file is not the same as no login.
+func TestNoWayThere(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.put(blob(secret, start.Add(time.Hour)))
+	r := New(Options{File: f.file + "/" + fileName})
+	_, err := r.Token(t.Context())
+	reason(t, err, CodeUnreadable)
+}
