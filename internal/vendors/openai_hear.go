@@ -66,7 +66,8 @@ type chatCall struct {
 }
 
 type chatTool struct {
-	Type     string `json:"type"`
+	Type     string          `json:"type"`
+	Custom   json.RawMessage `json:"custom"`
 	Function struct {
 		Name        string          `json:"name"`
 		Description string          `json:"description"`
@@ -106,7 +107,7 @@ func (v OpenAI) Hear(r *http.Request, body []byte) (*Seen, error) {
 		Secret: secret, Temperature: in.Temperature, TopP: in.TopP, Seed: in.Seed, MaxTokens: in.MaxTokens,
 		Parallel: in.ParallelToolCalls,
 	}
-	for _, step := range []func(*chatRequest, *Seen) error{v.scalars, chatTools, chatFormats, v.chatMessages} {
+	for _, step := range []func(*chatRequest, *Seen) error{v.scalars, v.tools, chatFormats, v.chatMessages} {
 		if err := step(&in, s); err != nil {
 			return nil, err
 		}
@@ -195,9 +196,11 @@ func (in *chatRequest) stop(s *Seen) error {
 
 func isNull(b json.RawMessage) bool { return len(b) == 0 || string(b) == "null" }
 
-func chatTools(in *chatRequest, s *Seen) error {
+func (v OpenAI) tools(in *chatRequest, s *Seen) error {
 	for i, t := range in.Tools {
 		switch {
+		case t.Type == "custom" && v.Host == HostOpenAI && !isNull(t.Custom):
+			continue
 		case t.Type != "function":
 			return fmt.Errorf("tools[%d].type: %q", i, t.Type)
 		case !toolName.MatchString(t.Function.Name):
@@ -354,7 +357,9 @@ func (m *chatMessage) content(turn *Turn, kinds []string) error {
 			URL    string
 			Detail *string
 		} `json:"image_url"`
-		Refusal *string
+		Refusal    *string
+		InputAudio json.RawMessage `json:"input_audio"`
+		File       json.RawMessage
 	}
 	dec := json.NewDecoder(bytes.NewReader(m.Content))
 	dec.DisallowUnknownFields()
@@ -377,6 +382,7 @@ func (m *chatMessage) content(turn *Turn, kinds []string) error {
 				return fmt.Errorf("content[%d]: %w", i, err)
 			}
 			turn.Images = append(turn.Images, img)
+		case p.Type == "refusal" && p.Refusal != nil, p.Type == "input_audio" && !isNull(p.InputAudio), p.Type == "file" && !isNull(p.File):
 		default:
 			return fmt.Errorf("content[%d]: %s without its member", i, p.Type)
 		}

@@ -25,6 +25,8 @@ const (
 type Script struct {
 	// Answer is what it says; nil = Hello.
 	Answer *Answer
+	// Echo answers with the text of the last turn of a user, in two pieces.
+	Echo bool
 	// Fault, without a Break, is the whole answer; Inside gives it the status 200.
 	Fault  Fault
 	Inside bool
@@ -54,8 +56,11 @@ var Hello = &Answer{
 	Usage:  Usage{Fresh: 11, Output: 7},
 }
 
-func (s *Script) answer() *Answer {
-	if s.Answer != nil {
+func (s *Script) answer(seen *Seen) *Answer {
+	switch {
+	case s.Echo:
+		return &Answer{Pieces: halves(seen.asked())}
+	case s.Answer != nil:
 		return s.Answer
 	}
 	return Hello

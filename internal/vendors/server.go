@@ -3,7 +3,9 @@ package vendors
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -21,28 +23,95 @@ type Server struct {
 	// URL is where it listens, without a path.
 	URL string
 
-	t     testing.TB
-	voice Voice
-	http  *httptest.Server
-	heard chan *Seen
-	gone  chan struct{}
-	asked atomic.Int64 // requests of any kind
+	t       testing.TB
+	voice   Voice
+	heard   chan *Seen
+	gone    chan struct{}
+	asked   atomic.Int64 // requests of any kind
+	lenient atomic.Bool
 
 	mu      sync.Mutex
 	scripts []Script
 	calls   []*Seen
 }
 
-// New starts a server; it ends with the test. End the client's connections first
-// (a later t.Cleanup): the server waits for requests that are under way.
+// New starts a server on loopback; it ends with the test. End the client's
+// connections first (a later t.Cleanup): the server waits for requests that are
+// under way.
 func New(t testing.TB, v Voice) *Server {
 	t.Helper()
-	s := &Server{t: t, voice: v, heard: make(chan *Seen, maxWaiting), gone: make(chan struct{}, maxWaiting)}
-	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
-	s.URL = s.http.URL
-	t.Cleanup(s.http.Close)
+	s := newServer(t, v)
+	h := httptest.NewServer(http.HandlerFunc(s.serve))
+	s.URL = h.URL
+	t.Cleanup(h.Close)
 	return s
 }
+
+func newServer(t testing.TB, v Voice) *Server {
+	return &Server{t: t, voice: v, heard: make(chan *Seen, maxWaiting), gone: make(chan struct{}, maxWaiting)}
+}
+
+// NewPipe starts a server that is reached through the transport that comes with
+// it, over pipes in memory and no socket: for testing/synctest, where time is not
+// real. It ends with the test.
+func NewPipe(t testing.TB, v Voice) (*Server, http.RoundTripper) {
+	t.Helper()
+	s := newServer(t, v)
+	s.URL = "http://fake.test"
+	l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	h := &http.Server{Handler: http.HandlerFunc(s.serve)}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		h.Serve(l) //nolint:errcheck // it ends with ErrServerClosed
+	}()
+	transport := &http.Transport{DialContext: l.dial}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		h.Close()
+		<-ended
+	})
+	return s, transport
+}
+
+// pipeListener is the meeting point of pipes.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case l.conns <- theirs:
+		return ours, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
+
+// MayRefuse says that requests which the API would refuse are part of the test:
+// they are answered with status 400 and do not fail it.
+func (s *Server) MayRefuse() { s.lenient.Store(true) }
 
 // Next says what to do with the next requests, one script for each. When they
 // are used up, Hello is answered.
@@ -101,6 +170,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		return // the client went away while it asked
 	}
 	seen, err := s.voice.Hear(r, body)
+	if err != nil && s.lenient.Load() {
+		status, header, answer, _ := s.voice.Fault(&Seen{}, BadRequest)
+		maps.Copy(w.Header(), header)
+		w.WriteHeader(status)
+		w.Write(answer) //nolint:errcheck // the client may have gone
+		return
+	}
 	if err != nil {
 		s.t.Errorf("the API would refuse this request: %v\n%s %s\n%.2000s", err, r.Method, r.URL, body)
 		http.Error(w, "refused", http.StatusBadRequest)
@@ -130,9 +206,7 @@ func (p *play) run() {
 		p.untilGone()
 		return
 	}
-	for k, v := range p.s.voice.Traits().Header {
-		p.w.Header()[k] = v
-	}
+	maps.Copy(p.w.Header(), p.s.voice.Traits().Header)
 	switch {
 	case sc.Fault != NoFault && sc.Break != BreakError:
 		p.fault()
@@ -177,9 +251,7 @@ func (p *play) fault() {
 	}
 	h := p.w.Header()
 	h.Set("Content-Type", "application/json")
-	for k, v := range header {
-		h[k] = v
-	}
+	maps.Copy(h, header)
 	if p.script.Inside {
 		status = http.StatusOK
 	}
@@ -210,7 +282,7 @@ func between(f Fault) (status int, header http.Header, body []byte, ok bool) {
 func (p *play) whole() {
 	body := p.script.Body
 	if body == nil {
-		body = p.s.voice.Whole(p.seen, p.script.answer())
+		body = p.s.voice.Whole(p.seen, p.script.answer(p.seen))
 	}
 	h := p.w.Header()
 	h.Set("Content-Type", p.s.voice.ContentType(false))
@@ -251,7 +323,7 @@ func (p *play) stream() {
 		p.write(p.script.Body)
 		return
 	}
-	events := p.s.voice.Events(p.seen, p.script.answer())
+	events := p.s.voice.Events(p.seen, p.script.answer(p.seen))
 	if p.script.Break != Unbroken {
 		events = events[:min(p.script.After, len(events))]
 	}

@@ -120,6 +120,16 @@ type Seen struct {
 	Body        []byte
 }
 
+// asked is the text of the last turn of a user.
+func (s *Seen) asked() string {
+	for i := len(s.Messages) - 1; i >= 0; i-- {
+		if s.Messages[i].Role == "user" {
+			return s.Messages[i].Text
+		}
+	}
+	return ""
+}
+
 // Turn is one message: of user, assistant or tool.
 type Turn struct {
 	Role string
