@@ -30,11 +30,14 @@ type Failure struct {
 	// Model is the id that was asked for.
 	Model string
 
-	// Remedy and ShowStatus are for Refine to set: what can be done, put after the
+	// Remedy, ShowStatus and NoWait are for Refine to set: what can be done, put after the
 	// message, and the error's status where it is not its kind's (422: the request
 	// is in the way, and not the provider).
 	Remedy     string
 	ShowStatus int
+	// NoWait says that what the answer tells of waiting does not hold: it is left
+	// out (Gemini names half a minute for a quota of a day).
+	NoWait bool
 
 	html bool
 }
@@ -76,7 +79,9 @@ func (c *Client) classify(r *Request, resp *http.Response, body []byte) *subject
 	f := readFailure(resp.StatusCode, resp.Header.Get("Content-Type"), body)
 	f.Header = resp.Header
 	e := f.error(r, c.refine)
-	e.RetryAfter = retryAfter(resp.Header, body, c.now())
+	if !f.NoWait {
+		e.RetryAfter = retryAfter(resp.Header, body, c.now())
+	}
 	e.RateLimit = rateLimit(resp.Header)
 	return e
 }
@@ -95,7 +100,9 @@ func (c *Client) ErrorIn(r *Request, body []byte) *subjects.Error {
 func (c *Client) ErrorOf(r *Request, body []byte) *subjects.Error {
 	f := readFailure(0, "application/json", body)
 	e := f.error(r, c.refine)
-	e.RetryAfter = retryAfter(nil, body, c.now())
+	if !f.NoWait {
+		e.RetryAfter = retryAfter(nil, body, c.now())
+	}
 	return e
 }
 
