@@ -275,6 +275,9 @@ const (
 	EventDelta    = "delta"
 	EventToolCall = "tool_call"
 	EventResult   = "result"
+	// EventPing is a sign of life that a provider may send while it thinks; it is
+	// not passed on.
+	EventPing = "ping"
 )
 
 // Event is one message of a native stream: a delta, a whole tool call, or the
@@ -417,12 +420,18 @@ type UsageTotals struct {
 	ReasoningTokens  int64 `json:"reasoningTokens"`
 	// Estimated counts the calls whose tokens are estimates.
 	Estimated int64 `json:"estimated"`
-	CostUSD   USD   `json:"costUsd"`
-	SavedUSD  USD   `json:"savedUsd"`
-	// Unpriced counts the calls whose cost is not known.
-	Unpriced     int64   `json:"unpriced"`
-	AvgLatencyMs float64 `json:"avgLatencyMs"`
-	AvgQueuedMs  float64 `json:"avgQueuedMs"`
+	// CostUSD and SavedUSD are sums of what is known: the calls that the next
+	// fields count are not in them.
+	CostUSD  USD `json:"costUsd"`
+	SavedUSD USD `json:"savedUsd"`
+	// Unpriced counts the calls whose cost is not known, UnpricedTokens their
+	// total tokens, and SavedUnknown the calls on a subscription for which it is
+	// not known what they saved.
+	Unpriced       int64   `json:"unpriced"`
+	UnpricedTokens int64   `json:"unpricedTokens"`
+	SavedUnknown   int64   `json:"savedUnknown"`
+	AvgLatencyMs   float64 `json:"avgLatencyMs"`
+	AvgQueuedMs    float64 `json:"avgQueuedMs"`
 }
 
 // UsageShare is one row of a breakdown.

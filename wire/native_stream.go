@@ -1,0 +1,121 @@
+package wire
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/sluice-llm/sluice/subjects"
+)
+
+// NativeReader reads a native stream as it comes from another party: deltas and
+// tool calls, then the result. The zero value is ready. Not safe for concurrent
+// use.
+type NativeReader struct {
+	// Strict refuses an event of an unknown type. Otherwise one is passed over: a
+	// newer Sluice may have more of them. "ping" is known, and says nothing.
+	Strict bool
+
+	resp     Response
+	provider string
+	calls    int
+	text     bool // some text has come
+	whole    bool
+}
+
+// Event takes one event and yields what it says. An error event is returned as
+// the *subjects.Error that it is. The text of a result is yielded where no delta
+// came before it, and so are its tool calls: a party that does not stream
+// answers with the result alone.
+func (r *NativeReader) Event(data []byte, yield func(*Event) error) error {
+	v := view(data)
+	if !v.isObject() || !ValidJSON(data) {
+		return subjects.Errorf(subjects.KindProvider, "the stream has an event that is not a JSON object")
+	}
+	switch {
+	case r.whole:
+		return subjects.Errorf(subjects.KindProvider, "the stream goes on after its result")
+	case saysError(v.get("error")):
+		return nativeError(data)
+	}
+	switch kind := v.get("type"); kind.str() {
+	case subjects.EventDelta:
+		return r.delta(v.get("content").str(), yield)
+	case subjects.EventToolCall:
+		return r.toolCall(v.get("toolCall"), yield)
+	case subjects.EventResult:
+		return r.result(data, yield)
+	case subjects.EventPing:
+		return nil
+	case "":
+		return r.result(data, yield)
+	default:
+		if !r.Strict {
+			return nil
+		}
+		return subjects.Errorf(subjects.KindProvider, "the stream has an event of type %q; the types are delta, tool_call, result and ping", boundedName(kind))
+	}
+}
+
+// nativeError reads {"error":{"kind",…}}.
+func nativeError(data []byte) error {
+	e := &subjects.Error{}
+	if json.Unmarshal(data, e) != nil || !e.Kind.Known() {
+		return subjects.Errorf(subjects.KindProvider, "the stream ended in an error that is not of Sluice's form")
+	}
+	return e
+}
+
+func (r *NativeReader) delta(text string, yield func(*Event) error) error {
+	if text == "" {
+		return nil
+	}
+	r.text = true
+	r.resp.OutputBytes += int64(len(text))
+	return yield(&Event{Text: strings.Clone(text)})
+}
+
+func (r *NativeReader) toolCall(v raw, yield func(*Event) error) error {
+	call, err := nativeCall(r.calls, v)
+	if err != nil {
+		return err
+	}
+	return r.call(&call, yield)
+}
+
+func (r *NativeReader) call(call *subjects.ToolCall, yield func(*Event) error) error {
+	r.calls++
+	r.resp.OutputBytes += int64(len(call.Name) + len(call.Arguments))
+	return yield(&Event{ToolCall: call})
+}
+
+func (r *NativeReader) result(data []byte, yield func(*Event) error) error {
+	res, provider, err := ReadNative(data)
+	if err != nil {
+		return err
+	}
+	if !r.text {
+		if err := r.delta(res.Text, yield); err != nil {
+			return err
+		}
+	}
+	if r.calls == 0 {
+		for i := range res.ToolCalls {
+			if err := r.call(&res.ToolCalls[i], yield); err != nil {
+				return err
+			}
+		}
+	}
+	res.Text, res.ToolCalls, res.OutputBytes = "", nil, r.resp.OutputBytes
+	r.resp, r.provider, r.whole = *res, provider, true
+	return nil
+}
+
+// Whole reports whether the result has come.
+func (r *NativeReader) Whole() bool { return r.whole }
+
+// Sum is what has been said so far: the usage, the model and the finish reason
+// once the result has come, and the bytes.
+func (r *NativeReader) Sum() *Response { return &r.resp }
+
+// Provider is who answered, as the result says; "" before it.
+func (r *NativeReader) Provider() string { return r.provider }
