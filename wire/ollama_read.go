@@ -17,7 +17,8 @@ type OllamaAnswer struct {
 	Error bool
 	// Done says that the answer is whole. The server stops one that repeats itself
 	// without saying so (llm/server.go): its last line is not done.
-	Done  bool
+	Done bool
+	// Model is the id that the last line names.
 	Model string
 	Text  string
 	// ToolCalls are whole; each has an id that no other call of this text has.
@@ -42,12 +43,13 @@ func ReadOllama(data []byte) (a OllamaAnswer, ok bool) {
 		return a, false
 	}
 	var reason string
+	var model raw
 	for f := range v.fields() {
 		switch f.Key {
 		case "error":
 			a.Error = !f.Value.isNull() && f.Value != `""`
 		case "model":
-			a.Model = f.Value.str()
+			model = f.Value
 		case "message":
 			a.message(f.Value)
 		case "done":
@@ -65,6 +67,7 @@ func ReadOllama(data []byte) (a OllamaAnswer, ok bool) {
 		a.Done = false
 	}
 	if a.Done { // old servers name no reason
+		a.Model = boundedName(model)
 		a.Finish = cmp.Or(finishReason(reason, len(a.ToolCalls) > 0, false), subjects.FinishStop)
 	}
 	return a, true

@@ -216,10 +216,10 @@ func TestReadOllama(t *testing.T) {
 			`{"model":"gemma","created_at":"2026-11-30T22:21:25.991012419Z","message":{"role":"assistant","content":" the \"capital\"\n"},"done":true,"done_reason":"length",` + counts + `}`,
 			OllamaAnswer{Done: true, Model: "gemma", Text: " the \"capital\"\n", Finish: "length", Usage: subjects.Usage{InputTokens: 6, OutputTokens: 20, TotalTokens: 26}, UsageKnown: true, OutputBytes: 15},
 		},
-		"a line": {`{"model":"gemma","created_at":"x","message":{"role":"assistant","content":"日"},"done":false}`, OllamaAnswer{Model: "gemma", Text: "日", OutputBytes: 3}},
+		"a line": {`{"model":"gemma","created_at":"x","message":{"role":"assistant","content":"日"},"done":false}`, OllamaAnswer{Text: "日", OutputBytes: 3}},
 		"thinking": {
 			`{"model":"g","message":{"role":"assistant","content":"","thinking":"hm\n"},"done":false}`,
-			OllamaAnswer{Model: "g", OutputBytes: 3},
+			OllamaAnswer{OutputBytes: 3},
 		},
 		"the end without counts": {`{"model":"g","message":{"content":""},"done":true,"done_reason":"stop"}`, OllamaAnswer{Done: true, Model: "g", Finish: "stop"}},
 		"the prompt was cached": {
@@ -234,7 +234,7 @@ func TestReadOllama(t *testing.T) {
 			`{"message":{"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{\"a\":1}"}}]},"done":false}`,
 			OllamaAnswer{OutputBytes: 8, ToolCalls: []subjects.ToolCall{{ID: "c", Name: "f", Arguments: `{"a":1}`}}},
 		},
-		"loaded":           {`{"model":"g","message":{"role":"assistant","content":""},"done":true,"done_reason":"load"}`, OllamaAnswer{Model: "g"}},
+		"loaded":           {`{"model":"g","message":{"role":"assistant","content":""},"done":true,"done_reason":"load"}`, OllamaAnswer{}},
 		"error":            {`{"error":"the input length exceeds the context length"}`, OllamaAnswer{Error: true}},
 		"error, an object": {`{"error":{"message":"x"}}`, OllamaAnswer{Error: true}},
 		"no error":         {`{"error":null,"message":{"content":"x"}}`, OllamaAnswer{Text: "x", OutputBytes: 1}},

@@ -29,6 +29,7 @@ var layers = []layer{
 	{"providers", []string{"config", "subjects", "wire"}, "providers know no state and no policy: pools, retries and accounts are the actors'"},
 	{"providers/registry", []string{"config", "providers/...", "subjects", "wire"}, "the registry makes the providers and calls none"},
 	{"providers/mock", []string{"config", "providers", "subjects", "wire"}, "one provider does not know another"},
+	{"providers/ollama", []string{"config", "providers", "providers/internal/...", "subjects", "wire"}, "one provider does not know another"},
 	{"providers/openai", []string{"config", "providers", "providers/internal/...", "subjects", "wire"}, "one provider does not know another"},
 	{"providers/internal/httpx", []string{"providers/internal/h1", "subjects", "wire"}, "the exchange is below the providers"},
 	{"providers/internal/rest", []string{"config", "providers", "providers/internal/...", "subjects", "wire"}, "one driver for every provider that is one POST"},

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-llm/sluice/providers"
 	"github.com/sluice-llm/sluice/providers/internal/rest"
 	"github.com/sluice-llm/sluice/providers/mock"
+	"github.com/sluice-llm/sluice/providers/ollama"
 	"github.com/sluice-llm/sluice/providers/openai"
 	"github.com/sluice-llm/sluice/subjects"
 	"github.com/sluice-llm/sluice/wire"
@@ -33,6 +34,9 @@ var build = map[string]func(*config.Provider, Options) providers.Provider{
 	},
 	config.KindOpenAI: func(c *config.Provider, o Options) providers.Provider {
 		return openai.New(c, rest.Options{Transport: o.Transport, Version: o.Version, KeyOptional: c.APIKeyEnv == ""})
+	},
+	"ollama": func(c *config.Provider, o Options) providers.Provider {
+		return ollama.New(c, rest.Options{Transport: o.Transport, Version: o.Version})
 	},
 	"custom": func(c *config.Provider, o Options) providers.Provider {
 		return openai.New(c, rest.Options{
