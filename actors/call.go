@@ -279,6 +279,7 @@ func (c *call) tryChain() (*wire.Response, error) {
 		}
 		e := withProvider(subjects.AsError(err), cand.Provider)
 		errs = append(errs, e)
+		c.sayRefused(e)
 		if c.begun || !c.e.cfg.FallbackOn[e.Kind] {
 			return resp, e
 		}
@@ -301,6 +302,16 @@ func (c *call) ended(err error) error {
 		out.Message += " while the call waited in line for " + c.lastCand.Provider + "/" + c.lastCand.Model
 	}
 	return out.WithCause(err)
+}
+
+// sayRefused says that an account's credentials fail: falling through to a
+// metered one must not be quiet.
+func (c *call) sayRefused(e *subjects.Error) {
+	if e.Kind != subjects.KindAuth {
+		return
+	}
+	c.e.log.Warn("credentials refused", "provider", e.Provider, "call", c.id, "reason", e.Message)
+	c.e.o.Emit(subjects.ProviderStatus(e.Provider), &providerStatusEvent{Provider: e.Provider, Reason: e.Message, At: subjects.Time{Time: time.Now()}})
 }
 
 func withProvider(e *subjects.Error, provider string) *subjects.Error {
@@ -400,7 +411,7 @@ func (c *call) attempt(cand subjects.Candidate, n int) (resp *wire.Response, err
 		return nil, context.Cause(c.ctx)
 	}
 	start := time.Now()
-	c.reached, c.held = true, nil
+	c.reached, c.held, c.lastResp = true, nil, nil
 	defer func() {
 		took := time.Since(start)
 		c.provider += took
@@ -428,7 +439,7 @@ func (c *call) ask(cand subjects.Candidate, n int) (resp *wire.Response, err err
 		ctx, cancel = context.WithTimeout(ctx, pc.Timeout)
 		defer cancel()
 	}
-	job := &providers.Job{Request: c.req, Model: cand.Model, Attempt: n}
+	job := &providers.Job{Request: c.req, Model: cand.Model, Attempt: n, Opened: func(r *wire.Response) { c.lastResp = r }}
 	p := c.e.o.Providers[cand.Provider]
 	if !c.req.Head.Stream {
 		return p.Complete(ctx, job)

@@ -17,6 +17,17 @@ type Job struct {
 	Model string
 	// Attempt counts this call's tries at this provider, from 0.
 	Attempt int
+	// Opened, when set, is told before a stream's first event what is known of the
+	// answer by then: warnings and rate-limit headers, which go to the caller in
+	// front of it.
+	Opened func(*wire.Response)
+}
+
+// Open tells Opened.
+func (j *Job) Open(resp *wire.Response) {
+	if j.Opened != nil {
+		j.Opened(resp)
+	}
 }
 
 // Provider talks to one account. All methods may be called concurrently and

@@ -49,6 +49,12 @@ type Each func(name string, data []byte) error
 // idle bounds the silence once the first byte has come (comments count as a
 // sign of life); the time until then is the context's business. 0 = no bound.
 func (c *Client) Stream(ctx context.Context, r *Request, idle time.Duration, each Each) (*StreamReply, error) {
+	return c.Open(ctx, r, idle, func(*StreamReply) {}, each)
+}
+
+// Open is Stream that tells opened of the answer's headers before its first
+// event.
+func (c *Client) Open(ctx context.Context, r *Request, idle time.Duration, opened func(*StreamReply), each Each) (*StreamReply, error) {
 	if ctx.Err() != nil {
 		return &StreamReply{}, ended(ctx)
 	}
@@ -74,6 +80,7 @@ func (c *Client) Stream(ctx context.Context, r *Request, idle time.Duration, eac
 		out.Whole, err = c.reply(own, r, resp)
 		return out, err
 	}
+	opened(out)
 	body := &idleReader{r: resp.Body, idle: idle, silent: func() { cancel(silence(r, idle)) }}
 	if c.format == NDJSON {
 		err = lines(body, each)

@@ -63,6 +63,7 @@ type Reader interface {
 	// Whole reports whether the answer is whole if the body ends now.
 	Whole() bool
 	// Sum is what the events have said so far: usage, finish reason, model, bytes.
+	// It is the same one at every call.
 	Sum() *wire.Response
 }
 
@@ -341,9 +342,13 @@ func (p *Provider) Stream(ctx context.Context, job *providers.Job, yield func(*w
 		return nil, p.failed(nil, err)
 	}
 	s := &stream{p: p, t: t, to: yield, r: p.o.Form.Reader(job)}
-	reply, err := p.client.Stream(ctx, t.req, p.cfg.IdleTimeout, s.event)
 	sum := s.r.Sum()
-	sum.RateLimit, sum.Warnings = reply.RateLimit, append(sum.Warnings, t.warnings...)
+	sum.Warnings = append(sum.Warnings, t.warnings...)
+	reply, err := p.client.Open(ctx, t.req, p.cfg.IdleTimeout, func(r *httpx.StreamReply) {
+		sum.RateLimit = r.RateLimit
+		job.Open(sum)
+	}, s.event)
+	sum.RateLimit = reply.RateLimit
 	switch {
 	case s.left:
 		return sum, err
@@ -409,6 +414,7 @@ func (p *Provider) unstreamed(job *providers.Job, t *try, reply *httpx.Reply, yi
 		return resp, p.failed(t, err)
 	}
 	resp.Raw = nil
+	job.Open(resp)
 	if resp.Text != "" {
 		if err := yield(&wire.Event{Text: resp.Text}); err != nil {
 			return resp, err
