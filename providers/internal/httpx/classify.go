@@ -2,10 +2,12 @@ package httpx
 
 import (
 	"bytes"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -30,9 +32,12 @@ type Failure struct {
 	// Model is the id that was asked for.
 	Model string
 
-	// Remedy, ShowStatus and NoWait are for Refine to set: what can be done, put after the
-	// message, and the error's status where it is not its kind's (422: the request
-	// is in the way, and not the provider).
+	// Wait is how long the API asks to wait; 0 = it does not say.
+	Wait time.Duration
+
+	// Remedy, ShowStatus and NoWait are for Refine to set, and Wait to correct: what
+	// can be done, put after the message, and the error's status where it is not its
+	// kind's (422: the request is in the way, and not the provider).
 	Remedy     string
 	ShowStatus int
 	// NoWait says that what the answer tells of waiting does not hold: it is left
@@ -56,8 +61,9 @@ var (
 	}
 	lengthWords = []string{
 		"context_length_exceeded", "exceed_context_size_error", "tokens_limit_reached",
-		"model_max_prompt_tokens_exceeded", "string_above_max_length", "request_too_large",
+		"model_max_prompt_tokens_exceeded", "string_above_max_length",
 	}
+	sizeWords = []string{"request_too_large"}
 	authWords = []string{
 		"invalid_api_key", "authentication_error", "permission_error", "api_key_invalid", "permission_denied",
 		"unauthenticated", "unsupported_country_region_territory", "invalid_organization", "ip_not_authorized",
@@ -65,25 +71,43 @@ var (
 	rateWords     = []string{"rate_limit_exceeded", "rate_limit_error", "ratelimitreached", "resource_exhausted", "too_many_requests"}
 	overloadWords = []string{"overloaded_error", "overloaded", "server_error", "api_error", "internal_error", "internal_server_error", "unavailable", "unavailable_error", "service_unavailable", "engine_overloaded", "timeout_error"}
 	badWords      = []string{"invalid_request_error", "bad_request", "badrequesterror", "invalid_argument", "validation_error"}
-	modelWords    = []string{"model_not_found", "model_not_available", "unknown_model", "deploymentnotfound", "model_decommissioned"}
+	modelWords    = []string{
+		"model_not_found", "model_not_available", "unknown_model", "deploymentnotfound", "model_decommissioned",
+		"model_not_supported", "unavailable_model", "unsupported_api_for_model",
+	}
 
 	quotaTexts  = []string{"exceeded your current quota", "insufficient balance", "insufficient credit", "weekly usage limit", "monthly usage limit", "daily usage limit", "bymodelbyday", "credit balance is too low", "perday"}
-	lengthTexts = []string{"context length", "context window", "context size", "prompt is too long", "input token count", "maximum context"}
+	lengthTexts = []string{"context length", "context window", "context size", "prompt is too long", "input token count", "maximum context", "exceed context limit"}
 	policyTexts = []string{"content management policy", "content filtering policy"}
 	keyTexts    = []string{"api key not valid", "invalid api key", "incorrect api key"}
 	modelTexts  = []string{"model"}
 )
 
+// LongWait is the wait from which a limit is taken for a volume that is used up:
+// no limit on speed is counted over so long a time.
+const LongWait = 10 * time.Minute
+
 // classify turns an answer that is no success into the contract's error.
 func (c *Client) classify(r *Request, resp *http.Response, body []byte) *subjects.Error {
 	f := readFailure(resp.StatusCode, resp.Header.Get("Content-Type"), body)
 	f.Header = resp.Header
+	f.Wait = retryAfter(resp.Header, body, c.now())
 	e := f.error(r, c.refine)
-	if !f.NoWait {
-		e.RetryAfter = retryAfter(resp.Header, body, c.now())
-	}
 	e.RateLimit = rateLimit(resp.Header)
-	return e
+	return e.WithCause(httpStatus(resp.StatusCode))
+}
+
+// httpStatus is the cause of an error that an API answered.
+type httpStatus int
+
+func (s httpStatus) Error() string { return "HTTP " + strconv.Itoa(int(s)) }
+
+// StatusOf is the HTTP status of the answer that err is; 0 = it is none, or one
+// inside a success.
+func StatusOf(err error) int {
+	var s httpStatus
+	errors.As(err, &s)
+	return int(s)
 }
 
 // ErrorIn returns the error that a JSON text inside a success is, or nil: an
@@ -99,11 +123,8 @@ func (c *Client) ErrorIn(r *Request, body []byte) *subjects.Error {
 // came as an event named error.
 func (c *Client) ErrorOf(r *Request, body []byte) *subjects.Error {
 	f := readFailure(0, "application/json", body)
-	e := f.error(r, c.refine)
-	if !f.NoWait {
-		e.RetryAfter = retryAfter(nil, body, c.now())
-	}
-	return e
+	f.Wait = retryAfter(nil, body, c.now())
+	return f.error(r, c.refine)
 }
 
 // hasError looks for an error member that says something.
@@ -146,6 +167,9 @@ func readFailure(status int, contentType string, body []byte) Failure {
 		root = root.Get("0")
 	}
 	e := root.Get("error")
+	if !e.Exists() {
+		e = root.Get("x_groq.error")
+	}
 	switch {
 	case e.Type == gjson.String:
 		f.Message = e.Str
@@ -157,6 +181,9 @@ func readFailure(status int, contentType string, body []byte) Failure {
 		f.Message = firstText(e.Get("message"), e.Get("detail"), e.Get("detail.0.msg"), root.Get("message"))
 	}
 	f.Code, f.Param = e.Get("code").Str, e.Get("param").Str
+	if place := e.Get("detail.0.loc").Array(); f.Param == "" && len(place) > 0 {
+		f.Param = place[len(place)-1].Str
+	}
 	for _, path := range []string{
 		"code", "type", "status", "details.error_code", "innererror.code", "inner_error.code",
 		"details.#.reason", "details.#.violations.#.quotaId",
@@ -213,6 +240,9 @@ func (f *Failure) error(r *Request, refine func(*Failure) (subjects.Kind, bool))
 		kind = f.kind()
 	}
 	e := f.ofKind(kind, r)
+	if !f.NoWait {
+		e.RetryAfter = f.Wait
+	}
 	if f.Remedy != "" {
 		e.Message += "; " + f.Remedy
 	}
@@ -230,8 +260,12 @@ func (f *Failure) ofKind(kind subjects.Kind, r *Request) *subjects.Error {
 	if kind == subjects.KindValidation || kind == subjects.KindContentPolicy { // the caller's to mend, in its API's own words
 		e.Code, e.Param = f.name(f.Code, r.Secret), f.name(f.Param, r.Secret)
 	}
-	if kind == subjects.KindValidation && (f.Says(lengthWords) || f.Reads(lengthTexts)) {
+	switch {
+	case kind != subjects.KindValidation:
+	case f.Says(lengthWords), f.Reads(lengthTexts):
 		e.Code = subjects.CodeContextLength
+	case f.Says(sizeWords):
+		e.Code = subjects.CodeTooLarge
 	}
 	return e
 }
@@ -250,11 +284,11 @@ func (f *Failure) name(s, secret string) string {
 func (f *Failure) kind() subjects.Kind {
 	switch {
 	case f.Says(quotaWords), f.Status == http.StatusPaymentRequired,
-		f.Status == http.StatusTooManyRequests && f.Reads(quotaTexts):
+		f.Status == http.StatusTooManyRequests && (f.Wait >= LongWait || f.Reads(quotaTexts)):
 		return subjects.KindQuotaExhausted
 	case f.Says(policyWords), f.Status == http.StatusBadRequest && f.Reads(policyTexts):
 		return subjects.KindContentPolicy
-	case f.Says(lengthWords):
+	case f.Says(lengthWords), f.Says(sizeWords):
 		return subjects.KindValidation
 	case f.Says(authWords), f.Status == http.StatusBadRequest && f.Reads(keyTexts):
 		return subjects.KindAuth

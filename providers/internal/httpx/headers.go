@@ -22,8 +22,12 @@ const (
 	maxRateValue   = 256
 )
 
+// waitSeconds are headers of one API each: Copilot's and GitHub Models'.
+var waitSeconds = []string{"X-Ratelimit-User-Retry-After", "X-Ratelimit-Timeremaining"}
+
 // retryAfter reads retry-after-ms, Retry-After (seconds, a duration or a date)
-// and Gemini's RetryInfo; without any, the reset of a limit that is used up.
+// and Gemini's RetryInfo; without any, the reset of a limit that is used up. now
+// is for dates.
 func retryAfter(h http.Header, body []byte, now time.Time) time.Duration {
 	if ms, err := strconv.ParseFloat(strings.TrimSpace(h.Get("Retry-After-Ms")), 64); err == nil {
 		return boundWait(ms * float64(time.Millisecond))
@@ -39,23 +43,38 @@ func retryAfter(h http.Header, body []byte, now time.Time) time.Duration {
 			return boundWait(float64(at.Sub(now)))
 		}
 	}
+	for _, name := range waitSeconds {
+		if s, err := strconv.ParseFloat(strings.TrimSpace(h.Get(name)), 64); err == nil {
+			return boundWait(s * float64(time.Second))
+		}
+	}
 	for _, path := range []string{"error.details.#.retryDelay|0", "0.error.details.#.retryDelay|0"} {
 		if d, err := time.ParseDuration(gjson.GetBytes(body, path).Str); err == nil {
 			return boundWait(float64(d))
 		}
 	}
-	return resetOfUsedUp(h)
+	return resetOfUsedUp(h, now)
 }
 
-// resetOfUsedUp is the latest reset among the limits that have nothing left.
-func resetOfUsedUp(h http.Header) time.Duration {
+// resetOfUsedUp is the latest reset among the limits that have nothing left:
+// OpenAI's, with durations, and Anthropic's, with dates (RFC 3339).
+func resetOfUsedUp(h http.Header, now time.Time) time.Duration {
 	var latest time.Duration
+	usedUp := func(header string) bool { return strings.TrimSpace(h.Get(header)) == "0" }
 	for _, what := range []string{"Requests", "Tokens"} {
-		if strings.TrimSpace(h.Get("X-Ratelimit-Remaining-"+what)) != "0" {
+		if !usedUp("X-Ratelimit-Remaining-" + what) {
 			continue
 		}
 		if d, err := time.ParseDuration(strings.TrimSpace(h.Get("X-Ratelimit-Reset-" + what))); err == nil {
 			latest = max(latest, boundWait(float64(d)))
+		}
+	}
+	for _, what := range []string{"Requests", "Tokens", "Input-Tokens", "Output-Tokens"} {
+		if !usedUp("Anthropic-Ratelimit-" + what + "-Remaining") {
+			continue
+		}
+		if at, err := time.Parse(time.RFC3339, strings.TrimSpace(h.Get("Anthropic-Ratelimit-"+what+"-Reset"))); err == nil {
+			latest = max(latest, boundWait(float64(at.Sub(now))))
 		}
 	}
 	return latest
@@ -75,7 +94,7 @@ func boundWait(nanos float64) time.Duration {
 func rateLimit(h http.Header) map[string]string {
 	var out map[string]string
 	for k, v := range h {
-		if len(v) == 0 || len(k) < len("X-Ratelimit-") || !strings.EqualFold(k[:len("X-Ratelimit-")], "X-Ratelimit-") {
+		if len(v) == 0 || !isRateHeader(k) {
 			continue
 		}
 		if len(out) == maxRateHeaders {
@@ -87,6 +106,19 @@ func rateLimit(h http.Header) map[string]string {
 		out[strings.ToLower(k)] = Clean(v[0][:min(len(v[0]), maxRateValue)], "")
 	}
 	return out
+}
+
+// ratePrefixes are how the headers begin that report limits and what is left of
+// them; the last two are Copilot's (X-Quota-Snapshot-Chat, X-Usage-Ratelimit-Weekly).
+var ratePrefixes = []string{"X-Ratelimit-", "Anthropic-Ratelimit-", "X-Quota-Snapshot-", "X-Usage-Ratelimit-"}
+
+func isRateHeader(name string) bool {
+	for _, prefix := range ratePrefixes {
+		if len(name) > len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // secrets are the forms of keys and tokens that an error's text may have.
