@@ -17,7 +17,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/sluice-llm/sluice/config"
@@ -45,20 +44,18 @@ const (
 	// keychainWait bounds the keychain program, which may ask a person.
 	keychainWait = 5 * time.Second
 
-	fileName = ".credentials.json"
-	login    = "run `claude auth login` as the user that Sluice runs as"
-	renew    = "run `claude` once as the user that Sluice runs as, which renews it"
+	login = "run `claude auth login` as the user that Sluice runs as"
+	renew = "run `claude` once as the user that Sluice runs as, which renews it"
 )
 
 // Options say where the token is, and what a test puts in place of the usual.
 type Options struct {
-	// File is the credentials file; "" = the keychain where there is one, then
-	// $CLAUDE_CONFIG_DIR/.credentials.json, else ~/.claude/.credentials.json.
-	File string
-	// Getenv, Home and Now stand in for the process's own; nil = those.
-	Getenv func(string) string
-	Home   func() (string, error)
-	Now    func() time.Time
+	// File is the credentials file; "" = not known. Named says that it was set for
+	// Sluice: then the keychain is not asked.
+	File  string
+	Named bool
+	// Now stands in for time.Now; nil = that.
+	Now func() time.Time
 	// Keychain returns the keychain's entry; a nil text = there is none. nil =
 	// this system's, and none but on macOS.
 	Keychain func(context.Context) ([]byte, error)
@@ -86,12 +83,6 @@ var _ rest.Credential = (*Reader)(nil)
 
 // New makes a reader. It does no I/O.
 func New(o Options) *Reader {
-	if o.Getenv == nil {
-		o.Getenv = os.Getenv
-	}
-	if o.Home == nil {
-		o.Home = os.UserHomeDir
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -159,11 +150,7 @@ func (r *Reader) fresh() bool {
 	if k.file == nil {
 		return true
 	}
-	path, _, err := r.path()
-	if err != nil {
-		return false
-	}
-	now, err := os.Stat(path)
+	now, err := os.Stat(r.o.File)
 	return err == nil && unchanged(k.file, now)
 }
 
@@ -174,7 +161,7 @@ func unchanged(a, b os.FileInfo) bool {
 
 // read looks in the keychain, unless a file is named, and then in the file.
 func (r *Reader) read(ctx context.Context) (kept, error) {
-	if r.o.File == "" {
+	if !r.o.Named {
 		bounded, cancel := context.WithTimeout(ctx, keychainWait)
 		defer cancel()
 		blob, err := r.o.Keychain(bounded)
@@ -187,11 +174,14 @@ func (r *Reader) read(ctx context.Context) (kept, error) {
 			return r.parse(blob, "the keychain")
 		}
 	}
-	path, source, err := r.path()
-	if err != nil {
-		return kept{}, err
+	if r.o.File == "" {
+		return kept{}, unavailable(CodeMissing, "it is not known where Claude's credentials are; set HOME, or LLM_CLAUDE_CREDENTIALS_FILE")
 	}
-	blob, info, err := readFile(path, source)
+	source := "Claude's credentials file"
+	if r.o.Named {
+		source = "the credentials file that is set for Sluice"
+	}
+	blob, info, err := readFile(r.o.File, source)
 	if err != nil {
 		return kept{}, err
 	}
@@ -200,29 +190,10 @@ func (r *Reader) read(ctx context.Context) (kept, error) {
 	return k, err
 }
 
-// path is the credentials file, and how errors call it.
-func (r *Reader) path() (path, source string, err error) {
-	if r.o.File != "" {
-		return r.o.File, "the credentials file that is set for Sluice", nil
-	}
-	if dir := r.o.Getenv("CLAUDE_CONFIG_DIR"); dir != "" {
-		return filepath.Join(dir, fileName), "$CLAUDE_CONFIG_DIR/" + fileName, nil
-	}
-	home, err := r.o.Home()
-	if err != nil {
-		return "", "", unavailable(CodeMissing, "there is no home folder to look for Claude's credentials in; set LLM_CLAUDE_CREDENTIALS_FILE").WithCause(err)
-	}
-	return filepath.Join(home, ".claude", fileName), "~/.claude/" + fileName, nil
-}
-
 // Changed returns what the credentials file looks like now: equal values mean
 // that nothing was written in between. It says nothing of a keychain.
 func (r *Reader) Changed() string {
-	path, _, err := r.path()
-	if err != nil {
-		return ""
-	}
-	info, err := os.Stat(path)
+	info, err := os.Stat(r.o.File)
 	if err != nil {
 		return "none"
 	}

@@ -32,8 +32,8 @@ type fixture struct {
 
 func setup(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{t: t, file: filepath.Join(t.TempDir(), fileName), now: start}
-	f.Reader = New(Options{File: f.file, Now: func() time.Time { return f.now }})
+	f := &fixture{t: t, file: filepath.Join(t.TempDir(), ".credentials.json"), now: start}
+	f.Reader = New(Options{File: f.file, Named: true, Now: func() time.Time { return f.now }})
 	return f
 }
 
@@ -198,45 +198,32 @@ func TestTokenWithoutAnEnd(t *testing.T) {
 
 func TestWhereItLooks(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	put := func(path, token string) {
-		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(blob(token, start.Add(time.Hour))), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	put(filepath.Join(dir, "home", ".claude", fileName), "of-home")
-	put(filepath.Join(dir, "elsewhere", fileName), "of-elsewhere")
-	put(filepath.Join(dir, "named.json"), "of-named")
-	options := func(file, config string, keychain []byte, failed error) Options {
-		return Options{
-			File: file, Now: func() time.Time { return start },
-			Getenv:   func(name string) string { return map[string]string{"CLAUDE_CONFIG_DIR": config}[name] },
-			Home:     func() (string, error) { return filepath.Join(dir, "home"), nil },
-			Keychain: func(context.Context) ([]byte, error) { return keychain, failed },
-		}
+	file := setup(t)
+	file.put(blob("of-file", start.Add(time.Hour)))
+	options := func(named bool, keychain string, failed error) Options {
+		return Options{File: file.file, Named: named, Now: func() time.Time { return start }, Keychain: func(context.Context) ([]byte, error) {
+			if keychain == "" {
+				return nil, failed
+			}
+			return []byte(blob(keychain, start.Add(time.Hour))), failed
+		}}
 	}
 	for _, c := range []struct {
 		o    Options
 		want string
 	}{
-		{options("", "", nil, nil), "of-home"},
-		{options("", filepath.Join(dir, "elsewhere"), nil, nil), "of-elsewhere"},
-		{options("", "", []byte(blob("of-keychain", start.Add(time.Hour))), nil), "of-keychain"},
-		{options(filepath.Join(dir, "named.json"), filepath.Join(dir, "elsewhere"), []byte("not asked"), errors.New("not asked")), "of-named"},
+		{options(false, "", nil), "of-file"},
+		{options(false, "of-keychain", nil), "of-keychain"},
+		{options(true, "not asked", errors.New("not asked")), "of-file"},
 	} {
 		got, err := New(c.o).Token(t.Context())
 		if err != nil || got.Secret.Reveal() != c.want || got.Source == "" {
 			t.Errorf("%q from %q, %v; want %q", got.Secret.Reveal(), got.Source, err, c.want)
 		}
 	}
-	_, err := New(options("", "", nil, errors.New("locked"))).Token(t.Context())
+	_, err := New(options(false, "", errors.New("locked"))).Token(t.Context())
 	reason(t, err, CodeKeychain)
-	homeless := Options{Home: func() (string, error) { return "", errors.New("none") }, Getenv: func(string) string { return "" }, Keychain: func(context.Context) ([]byte, error) { return nil, nil }}
-	_, err = New(homeless).Token(t.Context())
+	_, err = New(Options{Keychain: func(context.Context) ([]byte, error) { return nil, nil }}).Token(t.Context())
 	reason(t, err, CodeMissing)
 }
 

@@ -37,7 +37,7 @@ func TestNoWayThere(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
 	f.put(blob(secret, start.Add(time.Hour)))
-	r := New(Options{File: f.file + "/" + fileName})
+	r := New(Options{File: f.file + "/x", Named: true})
 	_, err := r.Token(t.Context())
 	reason(t, err, CodeUnreadable)
 }

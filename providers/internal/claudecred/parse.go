@@ -22,7 +22,7 @@ type credentials struct {
 // maxToken bounds a token, in bytes; a real one has about 110.
 const maxToken = 8 << 10
 
-// parse reads a token and when it expires. source is how errors call the store.
+// parse reads a token and when it expires. source is what errors call the store.
 func (r *Reader) parse(blob []byte, source string) (kept, error) {
 	var c credentials
 	if !wire.ValidJSON(blob) || json.Unmarshal(blob, &c) != nil {
