@@ -303,7 +303,8 @@ func (p *Provider) failed(t *try, err error) error {
 	if e.Provider == "" && e.Kind != subjects.KindCancelled {
 		e.Provider = p.cfg.ID
 	}
-	if e.Kind == subjects.KindAuth && t != nil && p.o.Credential != nil {
+	// A 403 is about what the account may do: another token would not help.
+	if e.Kind == subjects.KindAuth && t != nil && p.o.Credential != nil && httpx.StatusOf(err) != http.StatusForbidden {
 		p.o.Credential.Refused(t.token)
 	}
 	if e.Kind == subjects.KindProviderUnavailable && p.probe != nil {
