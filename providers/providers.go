@@ -6,7 +6,10 @@ package providers
 
 import (
 	"context"
+	"fmt"
+	"time"
 
+	"github.com/sluice-llm/sluice/subjects"
 	"github.com/sluice-llm/sluice/wire"
 )
 
@@ -17,10 +20,26 @@ type Job struct {
 	Model string
 	// Attempt counts this call's tries at this provider, from 0.
 	Attempt int
+	// CallID names the call, and Tier is the one that it was resolved to.
+	CallID string
+	Tier   string
+	// Hops names the Sluices that the call came through, this one last, as
+	// subjects.HeaderHops has them.
+	Hops string
+	// Deadline is when the attempt ends at the latest; zero = not known.
+	Deadline time.Time
 	// Opened, when set, is told before a stream's first event what is known of the
 	// answer by then: warnings and rate-limit headers, which go to the caller in
 	// front of it.
 	Opened func(*wire.Response)
+}
+
+// AttemptID makes a call id for the party that serves the attempt: no other
+// attempt has it, and it begins with the call's own. Under the call's own id an
+// attempt that is told to stop would take the whole call, or the next one, with
+// it, and a Sluice that the call came through would take it for one of its own.
+func (j *Job) AttemptID() string {
+	return fmt.Sprintf("%.80s~%d~%s", j.CallID, j.Attempt, subjects.NewCallID())
 }
 
 // Open tells Opened.
