@@ -28,6 +28,7 @@ var layers = []layer{
 	{"routing", []string{"config", "subjects", "wire"}, "routing is pure: it decides from what it is given"},
 	{"providers", []string{"config", "subjects", "wire"}, "providers know no state and no policy: pools, retries and accounts are the actors'"},
 	{"providers/registry", []string{"config", "providers/...", "subjects", "wire"}, "the registry makes the providers and calls none"},
+	{"providers/gemini", []string{"config", "providers", "providers/internal/...", "subjects", "wire"}, "one provider does not know another"},
 	{"providers/mock", []string{"config", "providers", "subjects", "wire"}, "one provider does not know another"},
 	{"providers/ollama", []string{"config", "providers", "providers/internal/...", "subjects", "wire"}, "one provider does not know another"},
 	{"providers/openai", []string{"config", "providers", "providers/internal/...", "subjects", "wire"}, "one provider does not know another"},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-llm/sluice/config"
 	"github.com/sluice-llm/sluice/providers"
+	"github.com/sluice-llm/sluice/providers/gemini"
 	"github.com/sluice-llm/sluice/providers/internal/rest"
 	"github.com/sluice-llm/sluice/providers/mock"
 	"github.com/sluice-llm/sluice/providers/ollama"
@@ -34,6 +35,9 @@ var build = map[string]func(*config.Provider, Options) providers.Provider{
 	},
 	config.KindOpenAI: func(c *config.Provider, o Options) providers.Provider {
 		return openai.New(c, rest.Options{Transport: o.Transport, Version: o.Version, KeyOptional: c.APIKeyEnv == ""})
+	},
+	"gemini": func(c *config.Provider, o Options) providers.Provider {
+		return gemini.New(c, rest.Options{Transport: o.Transport, Version: o.Version})
 	},
 	"ollama": func(c *config.Provider, o Options) providers.Provider {
 		return ollama.New(c, rest.Options{Transport: o.Transport, Version: o.Version})

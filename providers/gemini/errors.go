@@ -1,0 +1,95 @@
+package gemini
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/sluice-llm/sluice/providers/internal/httpx"
+	"github.com/sluice-llm/sluice/subjects"
+)
+
+// The API's errors are google.rpc.Status in JSON: a numeric code, a status word,
+// a message, and details of several types (QuotaFailure, RetryInfo, ErrorInfo).
+// Their use is as observed in public reports of 2025 and 2026; where there is no
+// detail to go by, the wording is looked at.
+var (
+	// ranOut are the texts of a 429 that no waiting mends: money.
+	ranOut = []string{"spending cap", "spend cap", "prepay", "credits are depleted", "out of credits"}
+	// lacking are the texts of a 400 by which a model says that it does not do what
+	// was asked: "Penalty is not enabled for models/…", "Thinking level MEDIUM is
+	// not supported for this model", "Function calling with a response mime type:
+	// 'application/json' is unsupported", "Requests ending with a model turn are not
+	// supported".
+	lacking = []string{"is not enabled for", "not supported for this model", "not supported by this model", "is unsupported", "a model turn are not supported", "this model does not support"}
+	// elsewhere are the texts of a FAILED_PRECONDITION that is the account's: the
+	// region, or billing that is off.
+	elsewhere = []string{"location", "country", "region", "billing", "free tier"}
+	// keyReasons are reasons of an ErrorInfo that are the key's, with whatever status.
+	keyReasons = []string{
+		"api_key_invalid", "api_key_expired", "api_key_service_blocked", "api_key_ip_address_blocked",
+		"api_key_http_referrer_blocked", "service_disabled", "consumer_suspended", "consumer_invalid", "billing_disabled",
+	}
+)
+
+// noLimit finds the limit of nought that a tier without the model has.
+var noLimit = regexp.MustCompile(`\blimit: 0(?:[^.0-9]|\.?$)`)
+
+// refine is what this API's failures mean, where the general words do not tell.
+func refine(f *httpx.Failure) (subjects.Kind, bool) {
+	switch {
+	case f.Says(keyReasons):
+		return subjects.KindAuth, true
+	case f.Status == http.StatusTooManyRequests || f.Says([]string{"resource_exhausted"}):
+		return exhausted(f), true
+	case f.Says([]string{"failed_precondition"}):
+		if f.Reads(elsewhere) {
+			return subjects.KindAuth, true
+		}
+		return subjects.KindProviderUnavailable, true
+	case f.Status == http.StatusBadRequest && f.Reads(lacking):
+		f.ShowStatus = http.StatusUnprocessableEntity
+		f.Remedy = "another model may"
+		return subjects.KindProviderUnavailable, true
+	}
+	return "", false
+}
+
+// exhausted tells what a RESOURCE_EXHAUSTED is of: a minute's limit comes back by
+// itself; a day's quota does not soon, whatever RetryInfo says; and a limit of
+// nought means that the model is not on the account's tier, which is as if it
+// were not there, and says nothing of the account's other models. Without any
+// detail the API is short of capacity, or has a limit that it does not name.
+func exhausted(f *httpx.Failure) subjects.Kind {
+	periods := func(word string) bool {
+		return slices.ContainsFunc(f.Words, func(w string) bool { return strings.Contains(w, word) })
+	}
+	said := strings.ToLower(f.Message)
+	switch {
+	case noLimit.MatchString(said):
+		f.ShowStatus, f.NoWait = http.StatusNotFound, true
+		f.Remedy = "this model is not on the account's tier; set up billing, or use another model"
+		return subjects.KindProviderUnavailable
+	case periods("perday"), f.Reads(ranOut):
+		f.NoWait = true
+		return subjects.KindQuotaExhausted
+	case periods("perminute"), periods("persecond"), hasDelay(f.Body):
+		return subjects.KindRateLimited
+	case strings.Contains(said, "exceeded your current quota"):
+		return subjects.KindQuotaExhausted
+	}
+	return subjects.KindRateLimited
+}
+
+// hasDelay reports whether the API says how long to wait.
+func hasDelay(body []byte) bool {
+	for _, path := range []string{"error.details.#.retryDelay|0", "0.error.details.#.retryDelay|0"} {
+		if gjson.GetBytes(body, path).Str != "" {
+			return true
+		}
+	}
+	return false
+}
