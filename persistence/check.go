@@ -7,15 +7,19 @@ import (
 	"github.com/dgraph-io/badger/v4"
 )
 
-// schema is the layout of the keys and values in this package.
-const schema = 1
+// schema is the layout of the keys and values in this package. Layout 1 had
+// fewer counters in a rollup; it is brought to this one when it is opened.
+const (
+	schema    = 2
+	oldSchema = 1
+)
 
 // check looks at an opened database: its layout, and whether transactions are
 // missing from its middle. tables is the highest version in its table files.
 func (s *Store) check(tables uint64) error {
 	found, whole := false, true
+	var layout byte
 	err := s.view(func(txn *badger.Txn) (err error) {
-		var layout byte
 		found, err = read(txn, []byte(schemaKey), func(b []byte) error {
 			if len(b) == 1 {
 				layout = b[0]
@@ -25,22 +29,29 @@ func (s *Store) check(tables uint64) error {
 		if err != nil || !found {
 			return err
 		}
-		if layout != schema {
+		if layout != schema && layout != oldSchema {
 			return &OpenError{Dir: s.dir, Reason: Other, Detail: fmt.Sprintf(
 				"it has layout %d and this sluice writes layout %d; use the version that wrote it", layout, schema)}
 		}
 		whole = unbroken(txn, tables)
-		return nil
+		_, err = read(txn, []byte(holeKey), func(b []byte) error { return corrupt(s.dir, "%s", b) })
+		return err
 	})
 	switch {
 	case err != nil:
 		return openErrorOf(s.dir, err)
 	case !found:
 		return s.initialise(tables)
-	case whole:
-		return nil
+	case !whole: // before anything is written, which would hide the hole
+		err = s.verifyDoubtful(layout)
 	}
-	return s.verifyDoubtful()
+	if err == nil && layout == oldSchema {
+		err = s.migrate()
+	}
+	if err != nil {
+		return openErrorOf(s.dir, err)
+	}
+	return nil
 }
 
 // initialise writes the layout into a new database. A database with content and
@@ -96,11 +107,19 @@ func unbroken(txn *badger.Txn, tables uint64) bool {
 	return true
 }
 
-// verifyDoubtful decides by counting everything.
-func (s *Store) verifyDoubtful() error {
+// verifyDoubtful decides by counting everything; in an old layout all but the
+// sums, which are counted anew anyway.
+func (s *Store) verifyDoubtful(layout byte) error {
 	s.log.Warn("usage database: it was not closed in order and may have a hole; checking every row", "dir", s.dir)
-	if err := s.Verify(); err != nil {
-		return &OpenError{Dir: s.dir, Reason: Corrupt, Detail: firstLine(err.Error()), Err: err}
+	if err := s.verify(layout == schema); err != nil {
+		detail := firstLine(err.Error())
+		if errors.Is(err, errDifferences) {
+			// Closing moves the logs into table files, in which no hole shows: the next
+			// Open must know.
+			noted := s.db.Update(func(txn *badger.Txn) error { return txn.Set([]byte(holeKey), []byte(detail)) })
+			err = errors.Join(err, noted)
+		}
+		return &OpenError{Dir: s.dir, Reason: Corrupt, Detail: detail, Err: err}
 	}
 	s.log.Info("usage database: it is whole", "dir", s.dir)
 	return nil

@@ -26,13 +26,20 @@ const (
 	cUnpriced
 	cLatency // microseconds
 	cQueued  // microseconds
+	// since layout 2
+	cUnpricedTokens
+	cSavedUnknown
 	nCounters
 )
 
 type counters [nCounters]int64
 
-// countersLen is the length of an encoded rollup.
-const countersLen = 1 + 8*nCounters
+// countersLen is the length of an encoded rollup, rollVersion its first byte. A
+// rollup of version 1 has no counters after cQueued.
+const (
+	countersLen = 1 + 8*nCounters
+	rollVersion = 2
+)
 
 // add sums two non-negative sets; the result does not depend on the order.
 func (c *counters) add(o *counters) {
@@ -50,7 +57,7 @@ func addSaturated(a, b int64) int64 {
 
 func (c *counters) encode() []byte {
 	b := make([]byte, 1, countersLen)
-	b[0] = version
+	b[0] = rollVersion
 	for _, v := range c {
 		b = binary.BigEndian.AppendUint64(b, uint64(v))
 	}
@@ -58,7 +65,7 @@ func (c *counters) encode() []byte {
 }
 
 func (c *counters) decode(b []byte) error {
-	if len(b) != countersLen || b[0] != version {
+	if len(b) != countersLen || b[0] != rollVersion {
 		return fmt.Errorf("a rollup of %d bytes: %w", len(b), errFormat)
 	}
 	for i := range c {
@@ -77,7 +84,7 @@ func (c *counters) totals() subjects.UsageTotals {
 		InputTokens: c[cInput], OutputTokens: c[cOutput], TotalTokens: c[cTotal],
 		CacheReadTokens: c[cCacheRead], CacheWriteTokens: c[cCacheWrite], ReasoningTokens: c[cReasoning],
 		Estimated: c[cEstimated], CostUSD: subjects.USD(c[cCost]), SavedUSD: subjects.USD(c[cSaved]),
-		Unpriced: c[cUnpriced],
+		Unpriced: c[cUnpriced], UnpricedTokens: c[cUnpricedTokens], SavedUnknown: c[cSavedUnknown],
 	}
 	if t.Calls > 0 {
 		t.AvgLatencyMs = float64(c[cLatency]) / 1000 / float64(t.Calls)
@@ -94,16 +101,25 @@ func countersOf(r *subjects.UsageRecord) counters {
 		cInput: max(r.InputTokens, 0), cOutput: max(r.OutputTokens, 0), cTotal: max(r.TotalTokens, 0),
 		cCacheRead: max(r.CacheReadTokens, 0), cCacheWrite: max(r.CacheWriteTokens, 0),
 		cReasoning: max(r.ReasoningTokens, 0), cEstimated: one(r.TokensEstimated),
-		cUnpriced: one(r.CostUSD == nil),
-		cLatency:  micros(r.LatencyMs), cQueued: micros(r.QueuedMs),
+		cLatency: micros(r.LatencyMs), cQueued: micros(r.QueuedMs),
 	}
 	if r.CostUSD != nil {
 		c[cCost] = max(int64(*r.CostUSD), 0)
+	} else {
+		c[cUnpriced], c[cUnpricedTokens] = 1, c[cTotal]
 	}
 	if r.SavedUSD != nil {
 		c[cSaved] = max(int64(*r.SavedUSD), 0)
+	} else {
+		c[cSavedUnknown] = one(subscription(r.Subscription))
 	}
 	return c
+}
+
+// subscription reports whether an account has a metered twin: on any other
+// there is nothing that a call could have saved.
+func subscription(account string) bool {
+	return account == subjects.SubscriptionMax || account == subjects.SubscriptionCopilot
 }
 
 func one(b bool) int64 {

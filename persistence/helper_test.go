@@ -43,7 +43,7 @@ func record(seq uint64) *subjects.UsageRecord {
 		Provider: pick(r, "claude-code", "copilot", "openai", "groq"),
 		Model:    pick(r, "claude-sonnet-4.5", "gpt-5", "llama/70b"),
 		ModelRaw: "claude-sonnet-4-5-20250929", Process: pick(r, "semantic", "wave/agent", "ingest 100%"),
-		Task: "analysis", Class: "interactive", Tier: "standard", Subscription: subjects.SubscriptionMax,
+		Task: "analysis", Class: "interactive", Tier: "standard", Subscription: accounts[seq%uint64(len(accounts))],
 		InputTokens: in, OutputTokens: out, TotalTokens: in + out, CacheReadTokens: r.Int64N(100),
 		CacheWriteTokens: r.Int64N(100), ReasoningTokens: r.Int64N(out + 1), TokensEstimated: r.IntN(5) == 0,
 		LatencyMs: r.Float64() * 5000, QueuedMs: r.Float64() * 50, OverheadMs: 0.4,
@@ -57,6 +57,9 @@ func record(seq uint64) *subjects.UsageRecord {
 	}
 	return rec
 }
+
+// accounts are those of the records; "" and an odd one may come from elsewhere.
+var accounts = []string{subjects.SubscriptionMax, subjects.SubscriptionCopilot, subjects.SubscriptionAPIKey, subjects.SubscriptionLocal, "", "x-subscription-y"}
 
 func pick(r *rand.Rand, s ...string) string { return s[r.IntN(len(s))] }
 

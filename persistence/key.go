@@ -11,13 +11,14 @@ import (
 const (
 	schemaKey  = "m/schema"
 	cursorKey  = "m/cursor"
+	holeKey    = "m/hole"
 	rowPrefix  = "u/"
 	idPrefix   = "i/"
 	rollPrefix = "r/"
 	deadPrefix = "d/"
 )
 
-// version is the first byte of every value.
+// version is the first byte of every value but a rollup's and a row's.
 const version = 1
 
 var errFormat = errors.New("not in the format of this version")

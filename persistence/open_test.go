@@ -95,7 +95,7 @@ func TestNewerLayout(t *testing.T) {
 	if err := errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	mustRefuse(t, dir, Other, "layout 2", "layout 1")
+	mustRefuse(t, dir, Other, "layout 3", "layout 2")
 }
 
 // The folder of someone else's Badger database is not taken for ours.
@@ -347,5 +347,7 @@ func TestHole(t *testing.T) {
 	if err := os.WriteFile(first, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	mustRefuse(t, older, Corrupt, "differences", "move "+older+" away")
+	for range 2 { // closing it after the first refusal must not hide the hole
+		mustRefuse(t, older, Corrupt, "differences", "move "+older+" away")
+	}
 }

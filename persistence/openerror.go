@@ -81,7 +81,7 @@ func openErrorOf(dir string, err error) *OpenError {
 	switch text := err.Error(); {
 	case strings.Contains(text, "Cannot acquire directory lock"):
 		e.Reason, e.Detail = Locked, ""
-	case says(err, syscall.ENOSPC), says(err, syscall.EDQUOT), says(err, syscall.EFBIG):
+	case errors.Is(err, ErrNoSpace), says(err, syscall.ENOSPC), says(err, syscall.EDQUOT), says(err, syscall.EFBIG):
 		e.Reason = NoSpace
 	case errors.Is(err, fs.ErrPermission), says(err, syscall.EACCES), says(err, syscall.EPERM), says(err, syscall.EROFS):
 		e.Reason = Permission

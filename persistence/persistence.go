@@ -9,6 +9,7 @@
 //
 //	m/schema                                  layout version
 //	m/cursor                                  stream identity, its generation, last sequence
+//	m/hole                                    what is missing, where Open found that rows are
 //	u/<ms><gen><seq>                          row: format byte, JSON as received (packed: row.go)
 //	i/<id> 0 <ms>                             version byte, then <ms><gen><seq> of the row
 //	r/<m|h>/<minute>/<provider>/<process>/<model>  sums of a minute or an hour

@@ -81,11 +81,14 @@ func sumOf(records []*subjects.UsageRecord, from, to time.Time) (t subjects.Usag
 		t.Estimated += one(r.TokensEstimated)
 		if r.CostUSD == nil {
 			t.Unpriced++
+			t.UnpricedTokens += r.TotalTokens
 		} else {
 			t.CostUSD += *r.CostUSD
 		}
 		if r.SavedUSD != nil {
 			t.SavedUSD += *r.SavedUSD
+		} else {
+			t.SavedUnknown += one(strings.HasSuffix(r.Subscription, "-subscription"))
 		}
 		latency += int64(math.Round(r.LatencyMs * 1000))
 		queued += int64(math.Round(r.QueuedMs * 1000))
