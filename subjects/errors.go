@@ -66,7 +66,7 @@ func Kinds() []Kind {
 const (
 	// CodeContextLength: the prompt is longer than the model can take.
 	CodeContextLength = "context_length_exceeded"
-	// CodeTooLarge: the request has more bytes than Sluice carries.
+	// CodeTooLarge: the request has more bytes than Sluice carries, or the provider.
 	CodeTooLarge = "request_too_large"
 )
 

@@ -17,11 +17,11 @@ func decodeAnthropic(resp *Response) error {
 	if !content.isArray() {
 		return noContent()
 	}
-	var text strings.Builder
+	var text joiner
 	for _, block := range content.items() {
 		switch block.get("type").inner() {
 		case "text":
-			text.WriteString(block.get("text").str())
+			text.add(block.get("text").str())
 		case "tool_use":
 			resp.ToolCalls = append(resp.ToolCalls, toolUse(block))
 		}
@@ -35,6 +35,31 @@ func decodeAnthropic(resp *Response) error {
 		resp.Usage, resp.UsageKnown = u.usage(), u.known
 	}
 	return nil
+}
+
+// joiner joins texts; of one alone it makes no copy.
+type joiner struct {
+	one  string
+	more strings.Builder
+}
+
+func (j *joiner) add(s string) {
+	switch {
+	case j.more.Len() == 0 && j.one == "":
+		j.one = s
+	case j.more.Len() == 0:
+		j.more.WriteString(j.one)
+		fallthrough
+	default:
+		j.more.WriteString(s)
+	}
+}
+
+func (j *joiner) String() string {
+	if j.more.Len() == 0 {
+		return j.one
+	}
+	return j.more.String()
 }
 
 func noContent() error {

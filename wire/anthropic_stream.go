@@ -109,13 +109,12 @@ func (s *AnthropicStream) take(e *eventFields, ev *Event) (AnthropicEvent, error
 	case "message_start":
 		s.started = true
 		s.sum.Model = boundedName(e.message.get("model"))
-		s.usage.read(e.message.get("usage"))
-		s.usage.known = false // its output tokens are those of the first moment
+		s.spent(e.message.get("usage"), false) // its output tokens are those of the first moment
 	case "message_delta":
 		if stop := e.delta.get("stop_reason"); stop.isString() {
 			s.sum.FinishReason = stopReason(stop.inner(), s.calls > 0)
 		}
-		s.usage.read(e.usage)
+		s.spent(e.usage, true)
 	case "message_stop":
 		return s.end()
 	case "error":
@@ -270,14 +269,22 @@ func (s *AnthropicStream) Whole() bool {
 	return s.sum.FinishReason != ""
 }
 
-// Sum is what the events have said so far: model, usage, finish reason, bytes.
-// The usage of a stream that was cut is that of the prompt alone, and not known.
+// Sum is what the events have said so far: model, usage, finish reason, bytes; the
+// same one at every call. The usage of a stream that was cut is that of the
+// prompt alone, and not known.
 func (s *AnthropicStream) Sum() *Response {
 	s.sum.Wire = AnthropicMessages
+	return &s.sum
+}
+
+// spent reads a usage object; its output tokens count once the answer is at its
+// end.
+func (s *AnthropicStream) spent(v raw, end bool) {
+	s.usage.read(v)
+	s.usage.known = s.usage.known && end
 	u := s.usage
 	if !u.known {
 		u.out = 0
 	}
 	s.sum.Usage, s.sum.UsageKnown = u.usage(), u.known
-	return &s.sum
 }

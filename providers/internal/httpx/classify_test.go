@@ -160,6 +160,31 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// Anthropic's limits have their resets as dates; only what is used up counts.
+func TestRetryAfterOfAnthropicsLimits(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	h := http.Header{}
+	for what, v := range map[string][2]string{
+		"requests":      {"12", "2026-01-02T09:00:00Z"},
+		"tokens":        {"0", "soon"},
+		"input-tokens":  {"0", "2026-01-02T03:04:35Z"},
+		"output-tokens": {"0", "2026-01-02T04:04:50+01:00"},
+	} {
+		h.Set("anthropic-ratelimit-"+what+"-remaining", v[0])
+		h.Set("anthropic-ratelimit-"+what+"-reset", v[1])
+	}
+	if got := retryAfter(h, nil, now); got != 45*time.Second {
+		t.Errorf("by reset: %v", got)
+	}
+	if got := rateLimit(h); len(got) != 8 || got["anthropic-ratelimit-requests-remaining"] != "12" {
+		t.Errorf("%v", got)
+	}
+	h.Set("Retry-After", "7")
+	if got := retryAfter(h, nil, now); got != 7*time.Second {
+		t.Errorf("beside Retry-After: %v", got)
+	}
+}
+
 func TestRateLimitHeaders(t *testing.T) {
 	h := http.Header{"X-Request-Id": {"r"}}
 	h.Set("x-ratelimit-remaining-tokens", "149984")
