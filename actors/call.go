@@ -40,6 +40,7 @@ type call struct {
 	id    string
 	given bool // the caller chose the id
 	isHop bool // another node sent it, and records it
+	hops  string
 	self  *runningCall
 	runs  int // how often this id has run, this run included
 	class string
@@ -439,7 +440,11 @@ func (c *call) ask(cand subjects.Candidate, n int) (resp *wire.Response, err err
 		ctx, cancel = context.WithTimeout(ctx, pc.Timeout)
 		defer cancel()
 	}
-	job := &providers.Job{Request: c.req, Model: cand.Model, Attempt: n, Opened: func(r *wire.Response) { c.lastResp = r }}
+	job := &providers.Job{
+		Request: c.req, Model: cand.Model, Attempt: n, CallID: c.id, Tier: c.route.Tier, Hops: c.onwards(),
+		Opened: func(r *wire.Response) { c.lastResp = r },
+	}
+	job.Deadline, _ = ctx.Deadline()
 	p := c.e.o.Providers[cand.Provider]
 	if !c.req.Head.Stream {
 		return p.Complete(ctx, job)

@@ -100,6 +100,9 @@ func (c *call) hopHeader(ctx context.Context, cand subjects.Candidate, n int) su
 		h.Set(subjects.HeaderTask, c.req.Head.Task)
 	}
 	h.Set(subjects.HeaderTier, c.route.Tier)
+	if c.hops != "" {
+		h.Set(subjects.HeaderHops, c.hops)
+	}
 	if d, ok := ctx.Deadline(); ok {
 		h.Set(subjects.HeaderTimeoutMs, strconv.FormatInt(max(1, time.Until(d).Milliseconds()), 10))
 	}

@@ -3,7 +3,9 @@ package actors
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice/routing"
@@ -102,6 +104,9 @@ func (c *call) readHeaders() error {
 		}
 		head.SkipCache = skip
 	}
+	if err := c.readHops(h.Get(subjects.HeaderHops)); err != nil {
+		return err
+	}
 	if head.Process == "" {
 		head.Process = subjects.UnknownProcess
 	}
@@ -112,6 +117,35 @@ func (c *call) readHeaders() error {
 		head.Model = h.Get(subjects.HeaderModel)
 	}
 	return nil
+}
+
+// readHops refuses a call that goes round in a circle of proxies: at once, when
+// it comes back to this node, and at the bound, when it goes through others. The
+// kind lets the node that sent it here move on to its next provider.
+func (c *call) readHops(hops string) error {
+	if hops == "" {
+		return nil
+	}
+	if err := wire.CheckName("header "+subjects.HeaderHops, hops, subjects.MaxName); err != nil {
+		return err
+	}
+	through := strings.Split(hops, ",")
+	switch {
+	case slices.Contains(through, c.e.node):
+		return subjects.Errorf(subjects.KindProviderUnavailable, "the call went out from this node by its proxy and came back: the proxies lead in a circle; correct LLM_CLI_PROXY_URL on one of them")
+	case len(through) >= subjects.MaxHops:
+		return subjects.Errorf(subjects.KindProviderUnavailable, "the call came through %d proxies, the bound: they may lead in a circle; correct LLM_CLI_PROXY_URL on one of them", len(through))
+	}
+	c.hops = hops
+	return nil
+}
+
+// onwards is what a call that leaves this node says of its way.
+func (c *call) onwards() string {
+	if c.hops == "" {
+		return c.e.node
+	}
+	return c.hops + "," + c.e.node
 }
 
 func (c *call) pickClass() error {

@@ -23,6 +23,7 @@ var requestHeaders = [...]struct{ http, nats string }{
 	{"X-Llm-Timeout-Ms", subjects.HeaderTimeoutMs},
 	{"X-Llm-Provider", subjects.HeaderProvider},
 	{"X-Llm-Skip-Cache", subjects.HeaderSkipCache},
+	{"X-Llm-Hops", subjects.HeaderHops},
 	{"Traceparent", subjects.HeaderTraceparent},
 }
 

@@ -100,6 +100,11 @@ const (
 	// (llm.provider.<provider>.complete).
 	HeaderClass = "Llm-Class"
 
+	// HeaderHops names the nodes whose proxy sent the call on, first to last, with
+	// commas between them (X-LLM-Hops on HTTP). A node that finds itself among
+	// them, or MaxHops of them, refuses the call: the proxies lead in a circle.
+	HeaderHops = "Llm-Hops"
+
 	// HeaderHop marks a call that one node sends on to another, which then keeps
 	// no record of it. It counts only together with a reply inbox under NodeInbox,
 	// where no caller may listen.
@@ -130,6 +135,8 @@ const (
 	MaxRecordID = MaxCallID + 24
 	// MaxTimeoutMs bounds a call's deadline: one hour.
 	MaxTimeoutMs = 3_600_000
+	// MaxHops bounds the Sluices that a call may come through.
+	MaxHops = 4
 	// MaxMessages bounds the messages of one request.
 	MaxMessages = 10_000
 	// MaxTools bounds the tools of one request.
