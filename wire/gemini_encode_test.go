@@ -27,12 +27,18 @@ const (
 	geminiHiOut = `"contents":[{"role":"user","parts":[{"text":"hi"}]}]`
 )
 
-func TestEncodeGemini(t *testing.T) {
-	const flash = "gemini-2.5-flash"
-	for _, tc := range []struct {
-		name, model, in, want string
-		warnings              []string
-	}{
+const geminiFlash = "gemini-2.5-flash"
+
+// geminiCase is one request and its body.
+type geminiCase struct {
+	name, model, in, want string
+	warnings              []string
+}
+
+func TestEncodeGeminiPrompt(t *testing.T) {
+	t.Parallel()
+	const flash = geminiFlash
+	testEncodeGemini(t, []geminiCase{
 		{"plain", flash, `{` + geminiHi + `}`, `{` + geminiHiOut + `}`, nil},
 		{
 			"turns of one speaker are one turn", flash,
@@ -59,6 +65,15 @@ func TestEncodeGemini(t *testing.T) {
 			`{"contents":[{"role":"user","parts":[{"inlineData":{"mimeType":"image/jpeg","data":"AA+/"}},{"text":"what?"},{"inlineData":{"mimeType":"image/png","data":"AA=="}}]}]}`,
 			[]string{"an image's detail is not supported by gemini and was left out"},
 		},
+		{"names", flash, `{"messages":[{"role":"user","name":"bob","content":"hi"},{"role":"user","name":"eve","content":"ho"}]}`, `{"contents":[{"role":"user","parts":[{"text":"hi"},{"text":"ho"}]}]}`, []string{"a message's name is not supported by gemini and was left out"}},
+		{"a turn that the model is to go on with", flash, `{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"{"}]}`, `{"contents":[{"role":"user","parts":[{"text":"hi"}]},{"role":"model","parts":[{"text":"{"}]}]}`, nil},
+	})
+}
+
+func TestEncodeGeminiSettings(t *testing.T) {
+	t.Parallel()
+	const flash = geminiFlash
+	testEncodeGemini(t, []geminiCase{
 		{
 			"everything that is carried", flash,
 			`{` + geminiHi + `,"temperature":0.5,"topP":1,"maxTokens":7,"stop":["a","b"],"seed":-9,"responseFormat":{"type":"json_schema","name":"n","strict":true,"schema":{"type":"object","$defs":{}}}}`,
@@ -86,7 +101,6 @@ func TestEncodeGemini(t *testing.T) {
 		{"no call is wanted", flash, `{` + geminiHi + `,"tools":[{"name":"f"}],"toolChoice":"none"}`, `{` + geminiHiOut + `,"tools":[{"functionDeclarations":[{"name":"f"}]}],"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}}`, nil},
 		{"the model may choose", flash, `{` + geminiHi + `,"tools":[{"name":"f"}],"toolChoice":"auto"}`, `{` + geminiHiOut + `,"tools":[{"functionDeclarations":[{"name":"f"}]}],"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}}}`, nil},
 		{"tool choice without tools", flash, `{` + geminiHi + `,"toolChoice":"none"}`, `{` + geminiHiOut + `}`, nil},
-		{"names", flash, `{"messages":[{"role":"user","name":"bob","content":"hi"},{"role":"user","name":"eve","content":"ho"}]}`, `{"contents":[{"role":"user","parts":[{"text":"hi"},{"text":"ho"}]}]}`, []string{"a message's name is not supported by gemini and was left out"}},
 		{
 			"tools and JSON together, from Gemini 3 on", "gemini-3-flash-preview", `{` + geminiHi + `,"tools":[{"name":"f"}],"responseFormat":{"type":"json_object"}}`,
 			`{` + geminiHiOut + `,"tools":[{"functionDeclarations":[{"name":"f"}]}],"generationConfig":{"responseMimeType":"application/json"}}`, nil,
@@ -95,8 +109,12 @@ func TestEncodeGemini(t *testing.T) {
 			"sampling that is fixed", "models/gemini-3.8-flash", `{` + geminiHi + `,"temperature":0,"topP":0.5,"seed":1}`, `{` + geminiHiOut + `,"generationConfig":{"seed":1}}`,
 			[]string{"temperature is not supported by models/gemini-3.8-flash and was left out", "topP is not supported by models/gemini-3.8-flash and was left out"},
 		},
-		{"a turn that the model is to go on with", flash, `{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"{"}]}`, `{"contents":[{"role":"user","parts":[{"text":"hi"}]},{"role":"model","parts":[{"text":"{"}]}]}`, nil},
-	} {
+	})
+}
+
+func testEncodeGemini(t *testing.T, cases []geminiCase) {
+	t.Helper()
+	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			got, warnings, err := EncodeGemini(nativeChat(t, tc.in), tc.model)

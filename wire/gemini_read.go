@@ -92,6 +92,7 @@ type geminiAnswer struct {
 	bytes  int64
 	ids    []string
 	left   []string // kinds of parts that have no place in the hub form
+	warned int      // how many of them the response names
 }
 
 // read takes one GenerateContentResponse. Its usage is noted before its parts are
@@ -258,13 +259,14 @@ func (a *geminiAnswer) call(fn raw) *subjects.ToolCall {
 	return c
 }
 
-// sum fills what is known of the answer but for its text and calls.
+// sum fills what is known of the answer but for its text and calls. It may be
+// called again as more becomes known.
 func (a *geminiAnswer) sum(resp *Response) {
 	resp.Model, resp.OutputBytes = a.model, a.bytes
 	resp.FinishReason = finishReason(a.finish, a.finish != "" && a.calls > 0, false)
 	resp.Usage, resp.UsageKnown = a.counts.usage(), a.counts.known
-	for _, kind := range a.left {
-		resp.Warnings = append(resp.Warnings, "a part of the answer ("+kind+") is not supported by sluice and was left out")
+	for ; a.warned < len(a.left); a.warned++ {
+		resp.Warnings = append(resp.Warnings, "a part of the answer ("+a.left[a.warned]+") is not supported by sluice and was left out")
 	}
 }
 
@@ -343,6 +345,7 @@ func (s *GeminiStream) Chunk(data []byte, yield func(*Event) error) (failure boo
 			break
 		}
 	}
+	s.answer.sum(&s.resp)
 	if errors.Is(err, errGeminiFailure) {
 		return true, nil
 	}
@@ -353,9 +356,6 @@ func (s *GeminiStream) Chunk(data []byte, yield func(*Event) error) (failure boo
 // of its own for that.
 func (s *GeminiStream) Whole() bool { return s.answer.finish != "" }
 
-// Sum is what the events have said so far.
-func (s *GeminiStream) Sum() *Response {
-	s.resp.Warnings = nil
-	s.answer.sum(&s.resp)
-	return &s.resp
-}
+// Sum is what the events have said so far: the same Response at every call, which
+// each Chunk brings up to date.
+func (s *GeminiStream) Sum() *Response { return &s.resp }

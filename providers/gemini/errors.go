@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/sluice-llm/sluice/providers/internal/httpx"
 	"github.com/sluice-llm/sluice/subjects"
 )
@@ -70,26 +68,18 @@ func exhausted(f *httpx.Failure) subjects.Kind {
 	said := strings.ToLower(f.Message)
 	switch {
 	case noLimit.MatchString(said):
-		f.ShowStatus, f.NoWait = http.StatusNotFound, true
+		f.ShowStatus, f.Wait = http.StatusNotFound, 0
 		f.Remedy = "this model is not on the account's tier; set up billing, or use another model"
 		return subjects.KindProviderUnavailable
 	case periods("perday"), f.Reads(ranOut):
-		f.NoWait = true
+		f.Wait = 0
 		return subjects.KindQuotaExhausted
-	case periods("perminute"), periods("persecond"), hasDelay(f.Body):
+	case f.Wait >= httpx.LongWait:
+		return subjects.KindQuotaExhausted
+	case periods("perminute"), f.Wait > 0:
 		return subjects.KindRateLimited
 	case strings.Contains(said, "exceeded your current quota"):
 		return subjects.KindQuotaExhausted
 	}
 	return subjects.KindRateLimited
-}
-
-// hasDelay reports whether the API says how long to wait.
-func hasDelay(body []byte) bool {
-	for _, path := range []string{"error.details.#.retryDelay|0", "0.error.details.#.retryDelay|0"} {
-		if gjson.GetBytes(body, path).Str != "" {
-			return true
-		}
-	}
-	return false
 }

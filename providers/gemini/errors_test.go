@@ -57,6 +57,7 @@ func TestErrors(t *testing.T) {
 		"a day's quota":          {429, rpc(429, "RESOURCE_EXHAUSTED", exceeded+fmt.Sprintf(ofMetric, "250"), quota(day), help, retry37), subjects.KindQuotaExhausted, 0, "", 0, "exceeded"},
 		"both":                   {429, rpc(429, "RESOURCE_EXHAUSTED", exceeded, quota(minute, day), retry37), subjects.KindQuotaExhausted, 0, "", 0, ""},
 		"not on this tier":       {429, rpc(429, "RESOURCE_EXHAUSTED", exceeded+fmt.Sprintf(ofMetric, "0"), quota(minute, day), retry37), subjects.KindProviderUnavailable, 404, "", 0, "not on the account's tier"},
+		"a long wait, no detail": {429, rpc(429, "RESOURCE_EXHAUSTED", exceeded, `{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"35999.5s"}`), subjects.KindQuotaExhausted, 0, "", 35_999_500 * time.Millisecond, ""},
 		"a limit, no detail":     {429, rpc(429, "RESOURCE_EXHAUSTED", exceeded, help, retry37), subjects.KindRateLimited, 0, "", 37 * time.Second, ""},
 		"a quota, no detail":     {429, rpc(429, "RESOURCE_EXHAUSTED", exceeded), subjects.KindQuotaExhausted, 0, "", 0, ""},
 		"short of capacity":      {429, rpc(429, "RESOURCE_EXHAUSTED", "Resource has been exhausted (e.g. check quota)."), subjects.KindRateLimited, 0, "", 0, "exhausted"},

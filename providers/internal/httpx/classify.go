@@ -35,14 +35,12 @@ type Failure struct {
 	// Wait is how long the API asks to wait; 0 = it does not say.
 	Wait time.Duration
 
-	// Remedy, ShowStatus and NoWait are for Refine to set, and Wait to correct: what
-	// can be done, put after the message, and the error's status where it is not its
-	// kind's (422: the request is in the way, and not the provider).
+	// Remedy and ShowStatus are for Refine to set, and Wait to correct (Gemini names
+	// half a minute for a quota of a day): what can be done, put after the message,
+	// and the error's status where it is not its kind's (422: the request is in the
+	// way, and not the provider).
 	Remedy     string
 	ShowStatus int
-	// NoWait says that what the answer tells of waiting does not hold: it is left
-	// out (Gemini names half a minute for a quota of a day).
-	NoWait bool
 
 	html bool
 }
@@ -240,9 +238,7 @@ func (f *Failure) error(r *Request, refine func(*Failure) (subjects.Kind, bool))
 		kind = f.kind()
 	}
 	e := f.ofKind(kind, r)
-	if !f.NoWait {
-		e.RetryAfter = f.Wait
-	}
+	e.RetryAfter = f.Wait
 	if f.Remedy != "" {
 		e.Message += "; " + f.Remedy
 	}
