@@ -178,7 +178,7 @@ func (e *Engine) worthRetrying(err error) bool {
 		return false
 	}
 	k := subjects.AsError(err)
-	return k.Kind.Retryable() && k.RetryAfter <= e.cfg.Retry.MaxDelay && !final(err)
+	return k.Kind.Retryable() && k.RetryAfter <= e.cfg.Retry.MaxDelay && !k.Final && !final(err)
 }
 
 // refresh looks at each provider again and says when one came or went.

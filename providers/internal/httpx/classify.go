@@ -92,6 +92,7 @@ func (c *Client) classify(r *Request, resp *http.Response, body []byte) *subject
 	f.Wait = retryAfter(resp.Header, body, c.now())
 	e := f.error(r, c.refine)
 	e.RateLimit = rateLimit(resp.Header)
+	e.Final = strings.EqualFold(resp.Header.Get("X-Should-Retry"), "false")
 	return e.WithCause(httpStatus(resp.StatusCode))
 }
 
