@@ -32,6 +32,7 @@ var layers = []layer{
 	{"providers/mock", []string{"config", "providers", "subjects", "wire"}, "one provider does not know another"},
 	{"providers/ollama", []string{"config", "providers", "providers/internal/...", "subjects", "wire"}, "one provider does not know another"},
 	{"providers/openai", []string{"config", "providers", "providers/internal/...", "subjects", "wire"}, "one provider does not know another"},
+	{"providers/anthropic", []string{"config", "providers", "providers/internal/...", "subjects", "wire"}, "one provider does not know another"},
 	{"providers/internal/httpx", []string{"providers/internal/h1", "subjects", "wire"}, "the exchange is below the providers"},
 	{"providers/internal/rest", []string{"config", "providers", "providers/internal/...", "subjects", "wire"}, "one driver for every provider that is one POST"},
 	{"providers/internal/recheck", nil, "it keeps an outcome and knows nothing of what is checked"},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-llm/sluice/config"
 	"github.com/sluice-llm/sluice/providers"
+	"github.com/sluice-llm/sluice/providers/anthropic"
 	"github.com/sluice-llm/sluice/providers/gemini"
 	"github.com/sluice-llm/sluice/providers/internal/rest"
 	"github.com/sluice-llm/sluice/providers/mock"
@@ -35,6 +36,9 @@ var build = map[string]func(*config.Provider, Options) providers.Provider{
 	},
 	config.KindOpenAI: func(c *config.Provider, o Options) providers.Provider {
 		return openai.New(c, rest.Options{Transport: o.Transport, Version: o.Version, KeyOptional: c.APIKeyEnv == ""})
+	},
+	"anthropic": func(c *config.Provider, o Options) providers.Provider {
+		return anthropic.New(c, rest.Options{Transport: o.Transport, Version: o.Version})
 	},
 	"gemini": func(c *config.Provider, o Options) providers.Provider {
 		return gemini.New(c, rest.Options{Transport: o.Transport, Version: o.Version})

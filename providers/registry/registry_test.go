@@ -39,7 +39,7 @@ func TestEveryProviderIsThere(t *testing.T) {
 				t.Error(err)
 			}
 			continue
-		case "openai", "gemini", "ollama":
+		case "openai", "anthropic", "gemini", "ollama":
 			want = "no base URL"
 		case "custom":
 			want = "LLM_BASE_URL_CUSTOM or providers.custom.baseUrl"
