@@ -46,6 +46,8 @@ var layers = []layer{
 	{"examples", nil, "an example is what a caller writes"},
 	{"examples/go", []string{"subjects"}, "an example is what a caller writes, and a caller needs nothing but subjects"},
 	{"internal/fakeopenai", nil, "the fake upstream must not share the mistakes of what it tests"},
+	{"internal/vendors", nil, "the fakes of the vendors' servers must not share the mistakes of what they test"},
+	{"internal/conformance", []string{"internal/vendors", "providers", "subjects", "wire"}, "the suite knows what a provider is, and none by name"},
 	{"internal/repotest", nil, "the rules are about the code, not made of it"},
 	{"internal/repotest/testcount", nil, "it reads test output"},
 }
@@ -58,7 +60,8 @@ type gate struct {
 }
 
 var gates = []gate{
-	{module + "/providers", []string{"actors", "providers/..."}, "no call may go round the pools: only actors call a provider"},
+	{module + "/providers", []string{"actors", "internal/conformance", "providers/..."}, "no call may go round the pools: only actors call a provider, and the suite that tests them"},
+	{module + "/internal/vendors", []string{"internal/conformance"}, "a fake server has no place in the product"},
 	{module + "/internal/fakeopenai", []string{"bench"}, "a fake upstream has no place in the product"},
 	{"github.com/asynkron/protoactor-go", []string{"actors"}, "the actor library has traps (docs/decisions.md), and actors/system.go is the one place that knows them"},
 	{"github.com/failsafe-go/failsafe-go", []string{"actors"}, "retries are the call's, once for all providers"},

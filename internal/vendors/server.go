@@ -171,9 +171,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	seen, err := s.voice.Hear(r, body)
 	if err != nil && s.lenient.Load() {
-		status, header, answer, _ := s.voice.Fault(&Seen{}, BadRequest)
+		_, header, answer, _ := s.voice.Fault(&Seen{}, BadRequest)
 		maps.Copy(w.Header(), header)
-		w.WriteHeader(status)
+		w.WriteHeader(http.StatusBadRequest)
 		w.Write(answer) //nolint:errcheck // the client may have gone
 		return
 	}
@@ -289,20 +289,21 @@ func (p *play) whole() {
 	if p.script.Gzip {
 		p.pack()
 		p.write(body)
+		p.end()
 		return
 	}
 	part := body
-	if p.script.After > 0 {
+	switch {
+	case p.script.Break == Unbroken:
+	case p.script.After > 0:
 		part = body[:len(body)/2]
+	default:
+		part = nil
 	}
 	if p.script.Break == BreakEnd {
 		body = part
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	if p.script.Break == Unbroken {
-		p.write(body)
-		return
-	}
 	p.write(part)
 	p.end()
 }
