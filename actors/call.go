@@ -441,7 +441,7 @@ func (c *call) ask(cand subjects.Candidate, n int) (resp *wire.Response, err err
 		defer cancel()
 	}
 	job := &providers.Job{
-		Request: c.req, Model: cand.Model, Attempt: n, CallID: c.id, Tier: c.route.Tier, Hops: c.onwards(),
+		Request: c.req, Model: cand.Model, Attempt: n, CallID: c.id, Class: c.class, Tier: c.route.Tier, Hops: c.onwards(),
 		Opened: func(r *wire.Response) { c.lastResp = r },
 	}
 	job.Deadline, _ = ctx.Deadline()

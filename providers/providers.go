@@ -20,8 +20,10 @@ type Job struct {
 	Model string
 	// Attempt counts this call's tries at this provider, from 0.
 	Attempt int
-	// CallID names the call, and Tier is the one that it was resolved to.
+	// CallID names the call, Class says who waits for it, and Tier is the one that
+	// it was resolved to.
 	CallID string
+	Class  string
 	Tier   string
 	// Hops names the Sluices that the call came through, this one last, as
 	// subjects.HeaderHops has them.
