@@ -20,12 +20,13 @@ type NativeReader struct {
 	calls    int
 	text     bool // some text has come
 	whole    bool
+	failed   *subjects.Error
 }
 
-// Event takes one event and yields what it says. An error event is returned as
-// the *subjects.Error that it is. The text of a result is yielded where no delta
-// came before it, and so are its tool calls: a party that does not stream
-// answers with the result alone.
+// Event takes one event and yields what it says. An error event is returned, and
+// kept for Failed. The text of a result is yielded where no delta came before it,
+// and so are its tool calls: a party that does not stream answers with the result
+// alone.
 func (r *NativeReader) Event(data []byte, yield func(*Event) error) error {
 	v := view(data)
 	if !v.isObject() || !ValidJSON(data) {
@@ -35,7 +36,8 @@ func (r *NativeReader) Event(data []byte, yield func(*Event) error) error {
 	case r.whole:
 		return subjects.Errorf(subjects.KindProvider, "the stream goes on after its result")
 	case saysError(v.get("error")):
-		return nativeError(data)
+		r.failed = nativeError(data)
+		return r.failed
 	}
 	switch kind := v.get("type"); kind.str() {
 	case subjects.EventDelta:
@@ -57,7 +59,7 @@ func (r *NativeReader) Event(data []byte, yield func(*Event) error) error {
 }
 
 // nativeError reads {"error":{"kind",…}}.
-func nativeError(data []byte) error {
+func nativeError(data []byte) *subjects.Error {
 	e := &subjects.Error{}
 	if json.Unmarshal(data, e) != nil || !e.Kind.Known() {
 		return subjects.Errorf(subjects.KindProvider, "the stream ended in an error that is not of Sluice's form")
@@ -105,8 +107,10 @@ func (r *NativeReader) result(data []byte, yield func(*Event) error) error {
 			}
 		}
 	}
-	res.Text, res.ToolCalls, res.OutputBytes = "", nil, r.resp.OutputBytes
-	r.resp, r.provider, r.whole = *res, provider, true
+	sum := &r.resp
+	sum.FinishReason, sum.Model, sum.Usage, sum.UsageKnown = res.FinishReason, res.Model, res.Usage, res.UsageKnown
+	sum.Warnings = append(sum.Warnings, res.Warnings...)
+	r.provider, r.whole = provider, true
 	return nil
 }
 
@@ -114,8 +118,11 @@ func (r *NativeReader) result(data []byte, yield func(*Event) error) error {
 func (r *NativeReader) Whole() bool { return r.whole }
 
 // Sum is what has been said so far: the usage, the model and the finish reason
-// once the result has come, and the bytes.
+// once the result has come, and the bytes. It is the same one at every call.
 func (r *NativeReader) Sum() *Response { return &r.resp }
+
+// Failed is the error in which the other party ended the stream; nil = it did not.
+func (r *NativeReader) Failed() *subjects.Error { return r.failed }
 
 // Provider is who answered, as the result says; "" before it.
 func (r *NativeReader) Provider() string { return r.provider }
