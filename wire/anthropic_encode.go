@@ -26,8 +26,8 @@ import (
 //   - max_tokens is always there: the caller's, or the model's default.
 //   - A JSON schema is output_config.format, passed on as it is; its name is a
 //     label that this API has no place for, and strict it always is.
-//   - user becomes metadata.user_id as its SHA-256 in hex: the API wants an opaque
-//     id, and callers put e-mail addresses there.
+//   - user becomes metadata.user_id as its SHA-256 in hex, with a warning: the API
+//     wants an opaque id, and callers put e-mail addresses there.
 //
 // The sampling of a model that takes it is one number: of temperature and top_p
 // together only temperature is sent. Nothing ever asks for prompt caching.
@@ -237,15 +237,16 @@ func (e *anthropicEncoder) steering() {
 		sum := sha256.Sum256([]byte(u))
 		e.dst = append(appendKey(e.dst, "metadata"), '{')
 		e.dst = append(appendText(e.dst, "user_id", hex.EncodeToString(sum[:])), '}')
+		e.warn("user was sent to anthropic as its SHA-256")
 	}
 	if e.chat.Seed != nil {
 		e.leftOut("seed")
 	}
 	if p := e.chat.FrequencyPenalty; p != nil && *p != 0 {
-		e.leftOut("frequencyPenalty")
+		e.leftOut("frequency_penalty")
 	}
 	if p := e.chat.PresencePenalty; p != nil && *p != 0 {
-		e.leftOut("presencePenalty")
+		e.leftOut("presence_penalty")
 	}
 	for _, field := range e.chat.Left {
 		e.leftOut(field)

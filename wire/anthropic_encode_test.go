@@ -117,7 +117,8 @@ func TestEncodeAnthropicFromOpenAI(t *testing.T) {
 	 "output_config":{"effort":"low"},"top_p":0.9,"metadata":{"user_id":"b6be3cb544f77c4e76ce1a92deed71a292e7a92f67c9b554b881605112283f95"}}`)
 	want := []string{
 		"reasoningEffort minimal is not supported by claude-opus-4-6; low was used",
-		"frequencyPenalty is not supported by anthropic and was left out",
+		"user was sent to anthropic as its SHA-256",
+		"frequency_penalty is not supported by anthropic and was left out",
 		"service_tier is not supported by anthropic and was left out",
 	}
 	if !slices.Equal(warnings, want) {

@@ -14,6 +14,9 @@ import (
 // provider takes those that it has.
 var Efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max"}
 
+// onlyOpenAI are the needs that have no place in the hub form.
+const onlyOpenAI = NeedChoices | NeedLogProbs | NeedAudio | NeedDocuments | NeedOpenAIChat
+
 // Chat returns the request in the hub form, decoded on the first call. What
 // the hub form cannot carry is refused where the answer would be another
 // without it, and else named in Chat.Left.
@@ -27,7 +30,10 @@ func (r *Request) Chat() (*Chat, error) {
 	case Native:
 		c, err = chatFromNative(r.Body)
 	case OpenAIChat:
-		c, err = chatFromOpenAI(r.Body)
+		if c, err = chatFromOpenAI(r.Body); err == nil && r.Head.Needs&onlyOpenAI != 0 {
+			err = subjects.Errorf(subjects.KindCapabilityMissing,
+				"%s: only a provider that speaks openai-chat has it; leave it out for another", r.Head.Needs&onlyOpenAI)
+		}
 	default:
 		err = unknownWire(r.Wire)
 	}
