@@ -22,7 +22,7 @@ var (
 	// not supported for this model", "Function calling with a response mime type:
 	// 'application/json' is unsupported", "Requests ending with a model turn are not
 	// supported".
-	lacking = []string{"is not enabled for", "not supported for this model", "not supported by this model", "is unsupported", "a model turn are not supported", "this model does not support"}
+	lacking = []string{"is not enabled for", "not supported for this model", "not supported by this model", "is unsupported", "a model turn are not supported", "this model does not support", "unsupported mime type"}
 	// elsewhere are the texts of a FAILED_PRECONDITION that is the account's: the
 	// region, or billing that is off.
 	elsewhere = []string{"location", "country", "region", "billing", "free tier"}
