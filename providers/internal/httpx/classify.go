@@ -32,13 +32,15 @@ type Failure struct {
 	// Model is the id that was asked for.
 	Model string
 
-	// Wait is how long the API asks to wait; 0 = it does not say.
-	Wait time.Duration
+	// Wait is how long the API asks to wait, 0 = it does not say; Final, that it
+	// asks not to be tried again.
+	Wait  time.Duration
+	Final bool
 
-	// Remedy and ShowStatus are for Refine to set, and Wait to correct (Gemini names
-	// half a minute for a quota of a day): what can be done, put after the message,
-	// and the error's status where it is not its kind's (422: the request is in the
-	// way, and not the provider).
+	// Remedy and ShowStatus are for Refine to set, Wait and Final to correct (Gemini
+	// names half a minute for a quota of a day): what can be done, put after the
+	// message, and the error's status where it is not its kind's (422: the request is
+	// in the way, and not the provider).
 	Remedy     string
 	ShowStatus int
 
@@ -90,9 +92,9 @@ func (c *Client) classify(r *Request, resp *http.Response, body []byte) *subject
 	f := readFailure(resp.StatusCode, resp.Header.Get("Content-Type"), body)
 	f.Header = resp.Header
 	f.Wait = retryAfter(resp.Header, body, c.now())
+	f.Final = strings.EqualFold(resp.Header.Get("X-Should-Retry"), "false")
 	e := f.error(r, c.refine)
 	e.RateLimit = rateLimit(resp.Header)
-	e.Final = strings.EqualFold(resp.Header.Get("X-Should-Retry"), "false")
 	return e.WithCause(httpStatus(resp.StatusCode))
 }
 
@@ -239,6 +241,7 @@ func (f *Failure) error(r *Request, refine func(*Failure) (subjects.Kind, bool))
 		kind = f.kind()
 	}
 	e := f.ofKind(kind, r)
+	e.Final = f.Final
 	e.RetryAfter = f.Wait
 	if f.Remedy != "" {
 		e.Message += "; " + f.Remedy
