@@ -11,6 +11,7 @@ import (
 // finish fills in what depends on more than one key, and checks it.
 func (l *loader) finish(user *decoder) {
 	l.appendOwn()
+	l.insertProxy()
 	for _, id := range l.cfg.Order {
 		user.checkModels(l.cfg.Providers[id])
 	}
@@ -34,6 +35,26 @@ func (l *loader) appendOwn() {
 		for _, tier := range subjects.Tiers {
 			l.cfg.ProviderPriority[tier] = append(l.cfg.ProviderPriority[tier], id)
 		}
+	}
+}
+
+// insertProxy puts proxy into every tier's order, when it has a base URL and the
+// user's file leaves its place open: behind the subscriptions of this node that
+// come first, since it may cost nothing, and before the first metered key.
+func (l *loader) insertProxy() {
+	const id = "proxy"
+	if l.named[id] || l.cfg.Providers[id].BaseURL == "" {
+		return
+	}
+	for _, tier := range subjects.Tiers {
+		list := l.cfg.ProviderPriority[tier]
+		at := slices.IndexFunc(list, func(id string) bool {
+			return l.cfg.Providers[id].Account == subjects.SubscriptionAPIKey
+		})
+		if at < 0 {
+			at = len(list)
+		}
+		l.cfg.ProviderPriority[tier] = slices.Insert(slices.Clone(list), at, id)
 	}
 }
 

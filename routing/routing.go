@@ -399,8 +399,11 @@ func (r *Router) pickModel(a ask, tier, id string) string {
 	if p := r.providers[id]; p != nil && p.Models[tier] != "" {
 		return p.Models[tier]
 	}
-	if id == "mock" {
+	switch id {
+	case "mock":
 		return "mock-" + tier
+	case "proxy": // the other side chooses
+		return tier
 	}
 	return ""
 }

@@ -67,6 +67,8 @@ func TestResolve(t *testing.T) {
 		{"provider and model", nil, with("groq", "copilot"), Job{Provider: "groq", Model: "x"}, "standard", "groq/x > copilot/claude-sonnet-4.5"},
 		{"known model", nil, with("anthropic", "groq"), Job{Model: "claude-haiku-4-5"}, "standard", "anthropic/claude-haiku-4-5 > groq/llama-3.3-70b-versatile"},
 		{"known model, other spelling", nil, with("anthropic"), Job{Model: "claude-haiku-4-5-20251001"}, "standard", "anthropic/claude-haiku-4-5"},
+		{"the proxy takes a tier", []string{"LLM_CLI_PROXY_URL=http://x"}, with("proxy", "groq", "copilot"), Job{Tier: "fast"}, "fast", "copilot/claude-haiku-4.5 > proxy/fast > groq/llama-3.1-8b-instant"},
+		{"and any model", []string{"LLM_CLI_PROXY_URL=http://x"}, with("proxy"), Job{Model: "proxy/groq/any/model"}, "standard", "proxy/groq/any/model"},
 		{"exact", nil, with("groq", "copilot"), Job{Provider: "groq", Exact: true}, "standard", "groq/llama-3.3-70b-versatile"},
 		{"forced provider", []string{"SEMANTIC_ANALYSIS_PROVIDER=anthropic"}, with("groq", "anthropic"), Job{Provider: "groq"}, "standard", "anthropic/claude-sonnet-4-5"},
 		{"local last", nil, with("dmr", "groq"), Job{}, "standard", "groq/llama-3.3-70b-versatile > dmr/ai/llama3.2"},

@@ -35,6 +35,8 @@ var layers = []layer{
 	{"providers/anthropic", []string{"config", "providers", "providers/internal/...", "subjects", "wire"}, "one provider does not know another"},
 	{"providers/internal/httpx", []string{"providers/internal/h1", "subjects", "wire"}, "the exchange is below the providers"},
 	{"providers/internal/rest", []string{"config", "providers", "providers/internal/...", "subjects", "wire"}, "one driver for every provider that is one POST"},
+	{"providers/proxy", []string{"config", "providers", "providers/internal/...", "subjects", "wire"}, "one provider does not know another"},
+	{"providers/internal/peer", []string{"providers/internal/httpx", "subjects"}, "it reads errors and makes no calls"},
 	{"providers/internal/recheck", nil, "it keeps an outcome and knows nothing of what is checked"},
 	{"providers/internal/h1", nil, "the protocol knows nothing of what it carries"},
 	{"persistence", []string{"config", "subjects", "wire"}, "the database is told what to store and asks nobody"},

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-llm/sluice/providers/mock"
 	"github.com/sluice-llm/sluice/providers/ollama"
 	"github.com/sluice-llm/sluice/providers/openai"
+	"github.com/sluice-llm/sluice/providers/proxy"
 	"github.com/sluice-llm/sluice/subjects"
 	"github.com/sluice-llm/sluice/wire"
 )
@@ -51,6 +52,9 @@ var build = map[string]func(*config.Provider, Options) providers.Provider{
 			Transport: o.Transport, Version: o.Version, KeyOptional: true,
 			BaseURLHint: "set LLM_BASE_URL_CUSTOM or providers.custom.baseUrl",
 		})
+	},
+	"proxy": func(c *config.Provider, o Options) providers.Provider {
+		return proxy.New(c, rest.Options{Transport: o.Transport, Version: o.Version})
 	},
 }
 

@@ -41,6 +41,8 @@ func TestEveryProviderIsThere(t *testing.T) {
 			continue
 		case "openai", "anthropic", "gemini", "ollama":
 			want = "no base URL"
+		case "proxy":
+			want = "set LLM_CLI_PROXY_URL"
 		case "custom":
 			want = "LLM_BASE_URL_CUSTOM or providers.custom.baseUrl"
 		}
