@@ -236,6 +236,8 @@ func (a *app) facts(r *subjects.Result) {
 	}
 	if r.CostUSD != nil {
 		facts = append(facts, dollars(*r.CostUSD))
+	} else {
+		facts = append(facts, "cost unknown")
 	}
 	facts = append(facts, "call "+r.CallID)
 	fmt.Fprintln(a.err, a.err.paint(dim, safe(strings.Join(facts, " · "))))

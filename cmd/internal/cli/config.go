@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/sluice-llm/sluice/config"
+	"github.com/sluice-llm/sluice/subjects"
 )
 
 // configCmd is about the configuration.
@@ -55,6 +58,7 @@ type checked struct {
 	File      string            `json:"file"`
 	Mode      string            `json:"mode,omitempty"`
 	Providers []checkedProvider `json:"providers,omitempty"`
+	Prices    *checkedPrices    `json:"prices,omitempty"`
 	Notes     []string          `json:"notes,omitempty"`
 	Faults    []config.Fault    `json:"faults,omitempty"`
 }
@@ -67,6 +71,15 @@ type checkedProvider struct {
 	KeySet  bool              `json:"keySet"`
 	BaseURL string            `json:"baseUrl,omitempty"`
 	Models  map[string]string `json:"models,omitempty"`
+}
+
+// checkedPrices says how many prices there are, when they were noted, and which
+// of the models that are billed by token have none.
+type checkedPrices struct {
+	Count   int      `json:"count"`
+	Oldest  string   `json:"oldest,omitempty"`
+	Newest  string   `json:"newest,omitempty"`
+	Missing []string `json:"missing,omitempty"`
 }
 
 // Run checks and prints.
@@ -94,7 +107,7 @@ func (c *configCheckCmd) check(a *app) *checked {
 	if err != nil {
 		return &checked{File: file, Faults: faults(file, err)}
 	}
-	found := &checked{Valid: true, File: cfg.File, Mode: cfg.Mode, Notes: cfg.Notes}
+	found := &checked{Valid: true, File: cfg.File, Mode: cfg.Mode, Prices: checkPrices(cfg), Notes: cfg.Notes}
 	for _, id := range cfg.Order {
 		p := cfg.Providers[id]
 		if p == nil {
@@ -104,6 +117,25 @@ func (c *configCheckCmd) check(a *app) *checked {
 			Provider: id, KeyEnv: p.APIKeyEnv, KeySet: p.APIKeyEnv != "" && a.env.get(p.APIKeyEnv) != "",
 			BaseURL: p.BaseURL, Models: p.Models,
 		})
+	}
+	return found
+}
+
+func checkPrices(cfg *config.Config) *checkedPrices {
+	found := &checkedPrices{}
+	found.Count, found.Oldest, found.Newest = cfg.Prices.Noted()
+	for _, id := range cfg.Order {
+		p := cfg.Providers[id]
+		if p == nil || p.Account != subjects.SubscriptionAPIKey {
+			continue
+		}
+		for _, tier := range subjects.Tiers {
+			name := id + "/" + p.Models[tier]
+			_, known := cfg.Prices.Price(id, subjects.CanonicalModel(p.Models[tier]))
+			if p.Models[tier] != "" && !known && !slices.Contains(found.Missing, name) {
+				found.Missing = append(found.Missing, name)
+			}
+		}
 	}
 	return found
 }
@@ -149,9 +181,21 @@ func (a *app) printChecked(f *checked) {
 		t.add(cell{text: p.Provider}, keyText(&p), cell{text: p.BaseURL}, cell{text: modelsText(p.Models)})
 	}
 	a.printLines(t.lines(a.out)...)
+	fmt.Fprintf(a.out, "\n%s\n", safe(pricesText(f.Prices)))
 	for _, n := range f.Notes {
 		fmt.Fprintf(a.out, "%s %s\n", a.out.paint(yellow, "note:"), safe(n))
 	}
+}
+
+func pricesText(p *checkedPrices) string {
+	text := fmt.Sprintf("%s prices", count(int64(p.Count)))
+	if p.Oldest != "" {
+		text += ", noted from " + p.Oldest + " to " + p.Newest
+	}
+	if len(p.Missing) > 0 {
+		text += "; none for " + strings.Join(p.Missing, ", ") + ": their cost will be unknown"
+	}
+	return text
 }
 
 func keyText(p *checkedProvider) cell {

@@ -24,7 +24,7 @@ func TestConfigCheck(t *testing.T) {
 		want []string // what stdout says, without --json
 	}{
 		"good":        {args: []string{"good.yaml"}, want: []string{"good.yaml is valid · mode public", "OPENAI_API_KEY set", "GROQ_API_KEY not set", "mock "}},
-		"built in":    {want: []string{"the built-in configuration is valid"}},
+		"built in":    {want: []string{"the built-in configuration is valid", " prices, noted from 2026-", "none for github-models/openai/o4-mini: their cost will be unknown"}},
 		"mode":        {env: []string{"SEMANTIC_ANALYSIS_MODE=mock"}, want: []string{"mode mock"}},
 		"bad":         {args: []string{"bad.yaml"}, code: exitFailed, want: []string{"bad.yaml:1:1: provider_priorty", "bad.yaml:4:"}},
 		"variable":    {env: []string{"SLUICE_CONFIG=bad.yaml"}, code: exitFailed, want: []string{"bad.yaml:1:1: provider_priorty"}},
@@ -72,6 +72,7 @@ func TestPrintChecked(t *testing.T) {
 	ses := newSession("", terminal{})
 	ses.app.printChecked(&checked{
 		Valid: true, File: "llm.yaml", Mode: "local", Notes: []string{"cache: not built yet"},
+		Prices: &checkedPrices{Count: 1234, Oldest: "2026-06-04", Newest: "2026-11-30", Missing: []string{"groq/a", "groq/b"}},
 		Providers: []checkedProvider{
 			{Provider: "openai", KeyEnv: "OPENAI_API_KEY", KeySet: true, BaseURL: "https://api.openai.com/v1", Models: map[string]string{"fast": "a", "standard": "b", "premium": "b", "huge": "c"}},
 			{Provider: "groq", KeyEnv: "GROQ_API_KEY"},

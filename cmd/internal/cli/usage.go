@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sluice-llm/sluice/subjects"
@@ -159,6 +160,9 @@ func (a *app) printUsage(s *subjects.UsageSummary, by string) {
 	}
 	fmt.Fprintf(a.out, "last %s, until %s\n\n", window, until.In(a.loc).Format("2006-01-02 15:04 MST"))
 	a.printLines(usageTable(s, by).lines(a.out)...)
+	if line := unpriced(s); line != "" {
+		fmt.Fprintf(a.out, "\n%s\n", safe(line))
+	}
 }
 
 func usageTable(s *subjects.UsageSummary, by string) *table {
@@ -199,21 +203,63 @@ func usageRow(name string, u *subjects.UsageTotals, share float64) []cell {
 		{text: tokens(u.TotalTokens, u.Estimated)},
 		{text: percent(share)},
 		{text: cost(u)},
-		{text: dollars(u.SavedUSD)},
+		{text: saved(u)},
 		{text: millis(u.AvgLatencyMs)},
 		{text: millis(u.AvgQueuedMs)},
 	}
 }
 
 // cost is what the calls cost, as far as it is known.
-func cost(u *subjects.UsageTotals) string {
+func cost(u *subjects.UsageTotals) string { return partly(u.CostUSD, u.Unpriced, u.Calls) }
+
+// saved is what the calls on a subscription saved, as far as it is known. How
+// many those were is not in the sums: where nothing is known to be saved, all of
+// them may be unknown.
+func saved(u *subjects.UsageTotals) string {
+	calls := u.Calls
+	if u.SavedUSD == 0 {
+		calls = u.SavedUnknown
+	}
+	return partly(u.SavedUSD, u.SavedUnknown, calls)
+}
+
+// partly writes a sum of which some calls' part is not known.
+func partly(usd subjects.USD, unknown, calls int64) string {
 	switch {
-	case u.Unpriced == 0:
-		return dollars(u.CostUSD)
-	case u.Unpriced >= u.Calls:
+	case unknown == 0:
+		return dollars(usd)
+	case unknown >= calls:
 		return "unknown"
 	}
-	return dollars(u.CostUSD) + " + unknown"
+	return dollars(usd) + " + unknown"
+}
+
+// maxUnpriced bounds the models that are named for want of a price.
+const maxUnpriced = 5
+
+// unpriced says how much of the cost is not known, and of which models; "" when
+// all of it is.
+func unpriced(s *subjects.UsageSummary) string {
+	u := &s.Totals
+	if u.Unpriced == 0 {
+		return ""
+	}
+	var models []string
+	for i := range s.ByModel {
+		if m := &s.ByModel[i]; m.Unpriced > 0 {
+			models = append(models, m.Name)
+		}
+	}
+	slices.Sort(models)
+	if more := len(models) - maxUnpriced; more > 0 {
+		models = append(models[:maxUnpriced], fmt.Sprintf("%d models more", more))
+	}
+	calls := count(u.Unpriced) + " calls"
+	if u.Unpriced == 1 {
+		calls = "one call"
+	}
+	return fmt.Sprintf("The cost of %s (%s tokens) is not known. Of %s no price was noted, or none for cached tokens: see prices in the configuration.",
+		calls, count(u.UnpricedTokens), strings.Join(models, ", "))
 }
 
 // usageExportCmd will write records to a file.
