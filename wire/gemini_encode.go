@@ -135,24 +135,14 @@ func (g *geminiWriter) config() *subjects.Error {
 
 func (g *geminiWriter) sampling() {
 	c := g.chat
-	for _, f := range []struct {
-		name  string
-		value *float64
-		takes bool
-		idle  bool // 0 says nothing
-	}{
-		{"temperature", c.Temperature, !g.model.fixed(), false},
-		{"topP", c.TopP, !g.model.fixed(), false},
-		{"presencePenalty", c.PresencePenalty, g.model.penalises(), true},
-		{"frequencyPenalty", c.FrequencyPenalty, g.model.penalises(), true},
-	} {
-		switch {
-		case f.value == nil || f.idle && *f.value == 0:
-		case f.takes:
-			g.dst = appendFloat(g.dst, f.name, *f.value)
-		default:
-			g.without(f.name, g.model.id)
-		}
+	fixed, penalised := g.model.fixed(), g.model.penalises()
+	g.number("temperature", "temperature", c.Temperature, !fixed)
+	g.number("topP", "topP", c.TopP, !fixed)
+	if p := c.PresencePenalty; p != nil && *p != 0 { // 0 is the same as none
+		g.number("presencePenalty", "presence_penalty", p, penalised)
+	}
+	if p := c.FrequencyPenalty; p != nil && *p != 0 {
+		g.number("frequencyPenalty", "frequency_penalty", p, penalised)
 	}
 	switch s := c.Seed; {
 	case s == nil:
@@ -160,6 +150,17 @@ func (g *geminiWriter) sampling() {
 		g.without("a seed of more than 32 bits", "gemini")
 	default:
 		g.dst = appendInt(g.dst, "seed", *s)
+	}
+}
+
+// number writes one that the model takes; asked is the caller's name for it.
+func (g *geminiWriter) number(key, asked string, n *float64, takes bool) {
+	switch {
+	case n == nil:
+	case takes:
+		g.dst = appendFloat(g.dst, key, *n)
+	default:
+		g.without(asked, g.model.id)
 	}
 }
 

@@ -285,7 +285,7 @@ func TestEncodeGeminiPenaltiesAndTheRest(t *testing.T) {
 	}
 	got, warnings, _ = EncodeGemini(chat, "gemini-2.5-pro")
 	sameJSON(t, got, `{`+geminiHiOut+`}`)
-	if len(warnings) != 4 || warnings[0] != "presencePenalty is not supported by gemini-2.5-pro and was left out" {
+	if len(warnings) != 4 || warnings[0] != "presence_penalty is not supported by gemini-2.5-pro and was left out" {
 		t.Errorf("warnings %q", warnings)
 	}
 }

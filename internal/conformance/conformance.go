@@ -58,6 +58,10 @@ type Case struct {
 	Secret string
 	// Cannot are the capabilities that the provider does not declare.
 	Cannot wire.Need
+	// Refuses names the requests (of requestCases) that this model of the API is
+	// known to refuse, although it has all that they need one by one: nothing is
+	// sent, and the error moves the call on (PROVIDER_UNAVAILABLE with the status 422).
+	Refuses []string
 	// Header lists the headers of the provider's own beside those that every
 	// provider may send, canonical names.
 	Header []string

@@ -216,7 +216,7 @@ func whoAsks(t *testing.T, c *Case) {
 	r := open(t, c)
 	for _, f := range forms {
 		for name, rc := range requestCases() {
-			if !c.can(rc.needs) || name == "long" {
+			if !c.can(rc.needs) || name == "long" || slices.Contains(c.Refuses, name) {
 				continue
 			}
 			r.t = t

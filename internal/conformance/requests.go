@@ -3,10 +3,13 @@ package conformance
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sluice-llm/sluice/internal/vendors"
+	"github.com/sluice-llm/sluice/subjects"
 	"github.com/sluice-llm/sluice/wire"
 )
 
@@ -88,6 +91,10 @@ func requests(t *testing.T, c *Case) {
 		t.Run(name, func(t *testing.T) {
 			r.t = t
 			for _, f := range forms {
+				if slices.Contains(c.Refuses, name) {
+					r.refused(f, &rc.ask)
+					continue
+				}
 				g := r.ask(f, &rc.ask)
 				r.holdHeard(f, &rc.ask)
 				if len(g.resp.Warnings) > 0 {
@@ -95,6 +102,19 @@ func requests(t *testing.T, c *Case) {
 				}
 			}
 		})
+	}
+}
+
+// refused holds that a request which the model is known to refuse is not sent.
+func (r *room) refused(f form, s *vendors.Seen) {
+	r.t.Helper()
+	before := r.Requests()
+	g := r.call(r.t.Context(), f, f.body(s, nil), nil)
+	if e := r.failed(f, g, subjects.KindProviderUnavailable); e != nil && e.Status() != http.StatusUnprocessableEntity {
+		r.t.Errorf("%s: status %d, want 422", f, e.Status())
+	}
+	if n := r.Requests() - before; n != 0 {
+		r.t.Errorf("%s: asked %d times", f, n)
 	}
 }
 

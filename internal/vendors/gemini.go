@@ -200,7 +200,6 @@ func (v Gemini) exhausted(model, id, wait string, limit int) []byte {
 // Fault implements Voice. A prompt that is not allowed is a success without
 // candidates.
 func (v Gemini) Fault(s *Seen, f Fault) (status int, header http.Header, body []byte, ok bool) {
-	header = http.Header{"Content-Type": {geminiJSON}}
 	switch f {
 	case Unauthorized:
 		status, body = 400, rpcStatus(400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key.", rpcReason("API_KEY_INVALID"))
