@@ -44,7 +44,7 @@ func TestLastRole(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		`{"messages":[{"role":"user","content":"x"},{"role":"tool","content":"{\"role\":\"user\"}"}]}`: "tool",
-		`{"messages":[{"role":"assistant","content":"x"},{"content":[{"role":"x"}],"role":"user"}]}`:  "user",
+		`{"messages":[{"role":"assistant","content":"x"},{"content":[{"role":"x"}],"role":"user"}]}`:   "user",
 		`{"messages":[]}`: "",
 		`{}`:              "",
 	} {
@@ -81,4 +81,18 @@ func FuzzEditMembers(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestTokenLimit(t *testing.T) {
+	t.Parallel()
+	for model, want := range map[string]string{
+		"gpt-5": "max_completion_tokens", "gpt-5.4-mini": "max_completion_tokens", "openai/gpt-6-sol": "max_completion_tokens",
+		"o1": "max_completion_tokens", "openai/o4-mini": "max_completion_tokens",
+		"gpt-4o": "max_tokens", "gpt-4.1": "max_tokens", "gpt-35-turbo": "max_tokens", "gpt-3.5-turbo": "max_tokens",
+		"openai/gpt-oss-120b": "max_tokens", "gpt-": "max_tokens", "o": "max_tokens", "ollama": "max_tokens", "": "max_tokens",
+	} {
+		if got := tokenLimit(model); got != want {
+			t.Errorf("%s: %s", model, got)
+		}
+	}
 }

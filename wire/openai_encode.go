@@ -35,10 +35,18 @@ func (r *Request) OpenAIChat(model string, stream, wantUsage bool) ([]byte, erro
 // model's name decides, with or without its publisher in front.
 func tokenLimit(model string) string {
 	base := model[strings.LastIndexByte(model, '/')+1:]
-	if strings.HasPrefix(base, "gpt-5") || len(base) > 1 && base[0] == 'o' && base[1] >= '1' && base[1] <= '9' {
+	if isDigit(base, "gpt-", '5') || isDigit(base, "o", '1') {
 		return "max_completion_tokens"
 	}
 	return "max_tokens"
+}
+
+// isDigit reports whether a name goes on after prefix with one digit, from least
+// on, that stands alone: gpt-5.4 and o4-mini, not gpt-35-turbo.
+func isDigit(name, prefix string, least byte) bool {
+	rest, ok := strings.CutPrefix(name, prefix)
+	digit := func(i int) bool { return len(rest) > i && rest[i] >= '0' && rest[i] <= '9' }
+	return ok && digit(0) && rest[0] >= least && !digit(1)
 }
 
 // splice writes a plain native body: the values are the caller's own bytes

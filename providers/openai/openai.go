@@ -1,14 +1,17 @@
 // Package openai talks to any API of OpenAI's chat-completions form: OpenAI
-// itself, and by configuration every server that is compatible with it.
+// itself, by configuration every server that is compatible with it, and the
+// providers that say in a Dialect what is their own (copilot, groq, …).
+//
+// What merely steers an answer and is refused by the server is left out and named
+// in the answer's warnings (see steers).
 package openai
 
 import (
-	"bytes"
+	"context"
 
 	"github.com/sluice-llm/sluice/config"
 	"github.com/sluice-llm/sluice/providers"
 	"github.com/sluice-llm/sluice/providers/internal/rest"
-	"github.com/sluice-llm/sluice/subjects"
 	"github.com/sluice-llm/sluice/wire"
 )
 
@@ -18,37 +21,118 @@ const Everything = wire.NeedTools | wire.NeedToolChoice | wire.NeedImages | wire
 	wire.NeedAudio | wire.NeedJSONMode | wire.NeedJSONSchema | wire.NeedChoices | wire.NeedLogProbs |
 	wire.NeedStreaming | wire.NeedOpenAIChat
 
+// Dialect is what is one API's own in the form that all of them share. Its
+// functions may be called concurrently.
+type Dialect struct {
+	// Prepare, when set, changes a request that is written: its body, its headers.
+	// Its error is why this API cannot serve the request.
+	Prepare func(job *providers.Job, ex *rest.Exchange) error
+	// Mend, when set, puts a whole answer right that is not in the form.
+	Mend func(job *providers.Job, body []byte) ([]byte, error)
+}
+
+// Provider is one account at one API of the form.
+type Provider struct {
+	*rest.Provider
+	steers *steers
+}
+
+var _ providers.Provider = (*Provider)(nil)
+
 // New makes the provider of one configuration entry. What o leaves open is
 // OpenAI's own. It does no I/O.
-func New(cfg *config.Provider, o rest.Options) *rest.Provider {
-	if o.Form == nil {
-		o.Form = Form{StreamUsage: cfg.StreamUsage}
+func New(cfg *config.Provider, o rest.Options) *Provider {
+	if o.Refine == nil {
+		o.Refine = Refine
 	}
+	return NewDialect(cfg, o, Dialect{})
+}
+
+// NewDialect makes the provider of an API with a dialect.
+func NewDialect(cfg *config.Provider, o rest.Options, d Dialect) *Provider {
+	steers := &steers{provider: cfg.ID, streamUsage: cfg.StreamUsage}
+	o.Form = form{cfg.StreamUsage, d, steers}
 	if o.Capabilities == 0 {
 		o.Capabilities = Everything
 	}
-	return rest.New(cfg, o)
+	return &Provider{Provider: rest.New(cfg, o), steers: steers}
 }
 
-// Form is the API's form.
-type Form struct {
-	// StreamUsage asks for the usage of a stream (stream_options).
-	StreamUsage bool
+// Complete implements providers.Provider.
+func (p *Provider) Complete(ctx context.Context, job *providers.Job) (*wire.Response, error) {
+	tries := tries{steers: p.steers, job: job}
+	for {
+		resp, err := p.Provider.Complete(ctx, job)
+		if err == nil || !tries.again(err) {
+			return resp, err
+		}
+	}
 }
 
-var _ rest.Form = Form{}
+// Stream implements providers.Provider.
+func (p *Provider) Stream(ctx context.Context, job *providers.Job, yield func(*wire.Event) error) (*wire.Response, error) {
+	tries := tries{steers: p.steers, job: job, stream: true}
+	for begun := false; ; {
+		resp, err := p.Provider.Stream(ctx, job, func(ev *wire.Event) error {
+			begun = true
+			return yield(ev)
+		})
+		if err == nil || begun || !tries.again(err) {
+			return resp, err
+		}
+	}
+}
+
+// form is the API's form.
+type form struct {
+	streamUsage bool // ask for the usage of a stream (stream_options)
+	dialect     Dialect
+	steers      *steers
+}
+
+var _ rest.Form = form{}
 
 // Write implements rest.Form.
-func (f Form) Write(job *providers.Job, stream bool) (*rest.Exchange, error) {
-	body, err := job.Request.OpenAIChat(job.Model, stream, f.StreamUsage)
+func (f form) Write(job *providers.Job, stream bool) (*rest.Exchange, error) {
+	body, err := job.Request.OpenAIChat(job.Model, stream, f.streamUsage)
 	if err != nil {
 		return nil, err
 	}
-	return &rest.Exchange{Path: "/chat/completions", Body: body}, nil
+	ex := &rest.Exchange{Path: "/chat/completions", Body: body}
+	if ex.Warnings, err = left(job.Request); err != nil {
+		return nil, err
+	}
+	f.steers.leaveOut(job, ex)
+	if f.dialect.Prepare != nil {
+		err = f.dialect.Prepare(job, ex)
+	}
+	return ex, err
+}
+
+// left warns of what a request of another wire has that this one cannot say.
+func left(r *wire.Request) ([]string, error) {
+	if r.Wire == wire.OpenAIChat || r.Wire == wire.Native {
+		return nil, nil
+	}
+	chat, err := r.Chat()
+	if err != nil {
+		return nil, err
+	}
+	var warnings []string
+	for _, field := range chat.Left {
+		warnings = append(warnings, field+" is not supported by this provider's API and was left out")
+	}
+	return warnings, nil
 }
 
 // Read implements rest.Form.
-func (f Form) Read(_ *providers.Job, body []byte) (*wire.Response, error) {
+func (f form) Read(job *providers.Job, body []byte) (*wire.Response, error) {
+	if f.dialect.Mend != nil {
+		var err error
+		if body, err = f.dialect.Mend(job, body); err != nil {
+			return nil, err
+		}
+	}
 	resp := &wire.Response{Wire: wire.OpenAIChat, Raw: body}
 	return resp, wire.DecodeSummary(resp)
 }
@@ -56,63 +140,6 @@ func (f Form) Read(_ *providers.Job, body []byte) (*wire.Response, error) {
 // Reader implements rest.Form. A stream has its proper end with [DONE], or with
 // a finish reason where one choice was asked for (of several, one may finish
 // before another is cut off).
-func (f Form) Reader(job *providers.Job) rest.Reader {
+func (f form) Reader(job *providers.Job) rest.Reader {
 	return &reader{resp: &wire.Response{Wire: wire.OpenAIChat}, one: job.Request.Head.Needs&wire.NeedChoices == 0}
-}
-
-type reader struct {
-	resp *wire.Response
-	ev   wire.Event
-	one  bool // one choice was asked for
-	done bool
-}
-
-// Sum implements rest.Reader.
-func (r *reader) Sum() *wire.Response { return r.resp }
-
-// Whole implements rest.Reader. Some servers forget the finish reason, but not
-// [DONE].
-func (r *reader) Whole() bool {
-	if r.done && r.resp.FinishReason == "" && r.resp.OutputBytes > 0 {
-		r.resp.FinishReason = subjects.FinishStop
-	}
-	return r.resp.FinishReason != "" && (r.one || r.done)
-}
-
-var done = []byte("[DONE]")
-
-// Event implements rest.Reader.
-func (r *reader) Event(_ string, data []byte, yield func(*wire.Event) error) error {
-	if bytes.Equal(bytes.TrimSpace(data), done) {
-		r.done = true
-		return rest.ErrDone
-	}
-	info, ok := wire.ReadOpenAIChunk(data)
-	if !ok {
-		return subjects.Errorf(subjects.KindProvider, "the stream has an event that is broken JSON")
-	}
-	if info.Error {
-		return rest.ErrorIn(data)
-	}
-	r.sum(&info)
-	r.ev = wire.Event{
-		Wire: wire.OpenAIChat, Raw: data, UsageOnly: info.UsageOnly,
-		Empty: info.OutputBytes == 0 && info.Finish == "" && !info.UsageOnly,
-	}
-	return yield(&r.ev)
-}
-
-// sum keeps what the chunks say of the whole. Usage may come in any of them and
-// the last one counts, but for one that has lost what was said before.
-func (r *reader) sum(info *wire.ChunkInfo) {
-	r.resp.OutputBytes += info.OutputBytes
-	if info.Finish != "" {
-		r.resp.FinishReason = info.Finish
-	}
-	if info.UsageKnown && (!r.resp.UsageKnown || info.Usage != subjects.Usage{}) {
-		r.resp.Usage, r.resp.UsageKnown = info.Usage, true
-	}
-	if r.resp.Model == "" && info.Model != "" {
-		r.resp.Model = string(append([]byte(nil), info.Model...))
-	}
 }

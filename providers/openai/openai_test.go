@@ -33,7 +33,7 @@ func configFor(url string) *config.Provider {
 	}
 }
 
-func fake(t testing.TB, h http.HandlerFunc) *rest.Provider {
+func fake(t testing.TB, h http.HandlerFunc) *Provider {
 	t.Helper()
 	s := httptest.NewServer(h)
 	p := New(configFor(s.URL), rest.Options{})

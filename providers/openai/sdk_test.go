@@ -15,14 +15,13 @@ import (
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/shared"
 
-	"github.com/sluice-llm/sluice/providers/internal/rest"
 	"github.com/sluice-llm/sluice/subjects"
 	"github.com/sluice-llm/sluice/wire"
 )
 
 // gateway is the least that stands between OpenAI's SDK and a provider: what
 // the SDK sends is parsed, and what the provider answers is encoded for it.
-func gateway(t *testing.T, p *rest.Provider) sdk.Client {
+func gateway(t *testing.T, p *Provider) sdk.Client {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -38,7 +37,7 @@ func gateway(t *testing.T, p *rest.Provider) sdk.Client {
 	return sdk.NewClient(option.WithBaseURL(s.URL), option.WithAPIKey("k"), option.WithMaxRetries(0), option.WithHTTPClient(s.Client()))
 }
 
-func serve(t *testing.T, w http.ResponseWriter, ctx context.Context, p *rest.Provider, req *wire.Request) { //nolint:revive // test helper
+func serve(t *testing.T, w http.ResponseWriter, ctx context.Context, p *Provider, req *wire.Request) { //nolint:revive // test helper
 	j := job(t, wire.Native, nativeHi)
 	j.Request = req
 	res := &subjects.Result{CallID: "c1", Provider: "openai"}
