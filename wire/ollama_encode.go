@@ -302,7 +302,7 @@ func (o *ollamaBody) think(model string) {
 	case !degrees && effort == "none":
 		o.dst = appendBool(o.dst, "think", false)
 	default:
-		o.left("reasoning effort " + printable(effort))
+		o.left("reasoningEffort " + printable(effort))
 	}
 }
 

@@ -125,7 +125,7 @@ func TestOllamaWarnings(t *testing.T) {
 	c.User, c.Left = "u", []string{"metadata", "store"}
 	m, warnings := ollamaOf(t, c, "m", false)
 	want := []string{
-		"a message's name", "an image's detail", "parallelToolCalls", "a tool's strict", "reasoning effort high",
+		"a message's name", "an image's detail", "parallelToolCalls", "a tool's strict", "reasoningEffort high",
 		"seed -1, which is the word for a random one,", "user", "metadata", "store",
 	}
 	for i := range want {

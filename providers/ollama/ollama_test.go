@@ -87,7 +87,7 @@ func TestComplete(t *testing.T) {
 		if resp.Text != "hello" || resp.Usage != want || !resp.UsageKnown || resp.Model != "llama3.2" || resp.FinishReason != "stop" || resp.OutputBytes != 5 {
 			t.Errorf("%+v", resp)
 		}
-		if !slices.Equal(resp.Warnings, []string{"reasoning effort high is not supported by ollama and was left out"}) {
+		if !slices.Equal(resp.Warnings, []string{"reasoningEffort high is not supported by ollama and was left out"}) {
 			t.Errorf("%v", resp.Warnings)
 		}
 	}
