@@ -172,7 +172,12 @@ func (n *nativeResult) read(v raw) {
 	}
 }
 
+// isResult tells a result from other JSON, and from an event of a stream that
+// nobody asked for.
 func (n *nativeResult) isResult() bool {
+	if n.kind != "" && n.kind.str() != subjects.EventResult {
+		return false
+	}
 	return n.content.isString() || n.calls.isArray() && n.calls.count() > 0
 }
 

@@ -124,6 +124,7 @@ func TestReadNative(t *testing.T) {
 		"own reason":       {body: `{"content":"x","finishReason":"end_turn"}`, want: Response{Text: "x", OutputBytes: 1, FinishReason: "stop"}},
 		"nameless call":    {body: `{"toolCalls":[{"id":"x"}]}`, err: "without a name"},
 		"no result":        {body: `{"text":"x"}`, err: "not a native result"},
+		"an event":         {body: `{"type":"delta","content":"x"}`, err: "not a native result"},
 		"no object":        {body: `[]`, err: "not a native result"},
 		"cut":              {body: `{"content":"x"`, err: "not a native result"},
 		"too long":         {body: `{"content":"` + strings.Repeat("x", maxAnswer+1) + `"}`, err: "above 16 MiB"},
