@@ -217,6 +217,10 @@ func (f *Failure) word(v gjson.Result) {
 	}
 }
 
+// Page reports whether the body is a web page: of something that stands between
+// the API and us.
+func (f *Failure) Page() bool { return f.html }
+
 // Says reports whether one of its codes or types is among words, lower-case.
 func (f *Failure) Says(words []string) bool {
 	return slices.ContainsFunc(f.Words, func(w string) bool { return slices.Contains(words, w) })
