@@ -9,13 +9,17 @@ import (
 	"github.com/sluice-llm/sluice/wire"
 )
 
-// form is the API's form.
-type form struct{}
+// form is the API's form. It keeps nothing but what the server's list says of
+// its models.
+type form struct{ cloud *cloud }
 
 var _ rest.Form = form{}
 
 // Write implements rest.Form.
-func (form) Write(job *providers.Job, stream bool) (*rest.Exchange, error) {
+func (f form) Write(job *providers.Job, stream bool) (*rest.Exchange, error) {
+	if err := f.cloud.private(job); err != nil {
+		return nil, err
+	}
 	chat, err := job.Request.Chat()
 	if err != nil {
 		return nil, err

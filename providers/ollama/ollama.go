@@ -31,14 +31,19 @@ const capabilities = wire.NeedTools | wire.NeedImages | wire.NeedJSONMode | wire
 // New makes the provider of one configuration entry; o may bring a transport and
 // the program's version. It does no I/O.
 func New(cfg *config.Provider, o rest.Options) *rest.Provider {
-	o.Form = form{}
+	remote := newCloud(cfg.BaseURL)
+	o.Form = form{remote}
 	o.Capabilities = capabilities
 	o.KeyOptional = true
 	o.Format = httpx.NDJSON
 	o.Refine = refine
 	o.Probe = "/api/tags"
 	o.ProbeHint = "start it with `ollama serve`, or set OLLAMA_HOST to where it runs"
-	o.ProbeRead = func(body []byte) error { return pulled(cfg, body) }
+	o.ProbeRead = func(body []byte) error {
+		models := gjson.GetBytes(body, "models")
+		remote.learn(models)
+		return pulled(cfg, models)
+	}
 	o.BaseURLHint = "set OLLAMA_HOST or providers." + cfg.ID + ".baseUrl"
 	return rest.New(cfg, o)
 }
@@ -47,8 +52,7 @@ func New(cfg *config.Provider, o rest.Options) *rest.Provider {
 // model, or all of them, can still serve calls that name another: those that do
 // not are answered 404 and go on to the next provider, so it stays available.
 // With a key, models run in the cloud and need not be listed.
-func pulled(cfg *config.Provider, tags []byte) error {
-	models := gjson.GetBytes(tags, "models")
+func pulled(cfg *config.Provider, models gjson.Result) error {
 	if cfg.APIKey.IsSet() || !models.Exists() || len(models.Array()) > 0 {
 		return nil
 	}

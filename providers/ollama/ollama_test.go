@@ -364,3 +364,44 @@ func TestWhatItCannot(t *testing.T) {
 		}
 	}
 }
+
+// TestPrivateCallsStay: a call for local providers only is not sent for a model
+// that runs in the vendor's cloud, however that is known.
+func TestPrivateCallsStay(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	p := fake(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			io.WriteString(w, `{"models":[{"name":"mine:latest"},{"name":"theirs:latest","remote_model":"theirs","remote_host":"https://ollama.com:443"}]}`)
+			return
+		}
+		asked++
+		io.WriteString(w, answer)
+	})
+	if err := p.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	vendor := New(configFor("https://ollama.com"), rest.Options{Transport: canned(answer)})
+	for _, tc := range []struct {
+		p       *rest.Provider
+		model   string
+		refused bool
+	}{
+		{p, "mine", false}, {p, "mine:latest", false}, {p, "cloudy:7b", false}, {p, "gpt-oss:20b", false},
+		{p, "theirs", true}, {p, "theirs:latest", true}, {p, "gpt-oss:120b-cloud", true}, {p, "me/kimi:cloud", true},
+		{vendor, "gpt-oss:20b", true},
+	} {
+		before := asked
+		j := job(t, wire.Native, `{"messages":[{"role":"user","content":"hi"}],"privacy":"local"}`)
+		j.Model = tc.model
+		_, err := tc.p.Complete(t.Context(), j)
+		if e := subjects.AsError(err); tc.refused && (err == nil || e.Kind != subjects.KindProviderUnavailable || e.Status() != 422 || asked != before) || !tc.refused && err != nil {
+			t.Errorf("%s: %v", tc.model, err)
+		}
+		j = job(t, wire.Native, hi)
+		j.Model = tc.model
+		if _, err := tc.p.Complete(t.Context(), j); err != nil {
+			t.Errorf("%s, without privacy: %v", tc.model, err)
+		}
+	}
+}
