@@ -19,6 +19,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-llm/sluice/config"
@@ -127,6 +128,7 @@ type Provider struct {
 	client *httpx.Client
 	base   *url.URL // nil where there is none, or none that is usable
 	probe  *recheck.Kept
+	last   atomic.Pointer[place]
 }
 
 var _ providers.Provider = (*Provider)(nil)
@@ -253,13 +255,29 @@ func (p *Provider) baseURLHint() string {
 	return "set providers." + p.cfg.ID + ".baseUrl"
 }
 
-// request puts an exchange on its way.
-func (p *Provider) request(token Token, base *url.URL, ex *Exchange, model string) *httpx.Request {
+// place is where the last exchange went; most go to one path.
+type place struct {
+	base        *url.URL
+	path, query string
+	url         *url.URL
+}
+
+// at returns the URL of an exchange. It is shared and not to be changed.
+func (p *Provider) at(base *url.URL, ex *Exchange) *url.URL {
+	if l := p.last.Load(); l != nil && l.base == base && l.path == ex.Path && l.query == ex.Query {
+		return l.url
+	}
 	u := *base
 	u.RawPath = base.EscapedPath() + ex.Path
 	u.Path, _ = url.PathUnescape(u.RawPath)
 	u.RawQuery = ex.Query
-	r := &httpx.Request{URL: &u, Body: ex.Body, Header: ex.Header, Model: model}
+	p.last.Store(&place{base, ex.Path, ex.Query, &u})
+	return &u
+}
+
+// request puts an exchange on its way.
+func (p *Provider) request(token Token, base *url.URL, ex *Exchange, model string) *httpx.Request {
+	r := &httpx.Request{URL: p.at(base, ex), Body: ex.Body, Header: ex.Header, Model: model}
 	if p.o.Credential == nil {
 		r.Secret, r.Key = p.cfg.APIKey.Reveal(), p.cfg.APIKeyEnv
 		return r
@@ -342,7 +360,12 @@ func (p *Provider) Stream(ctx context.Context, job *providers.Job, yield func(*w
 	if err != nil {
 		return nil, p.failed(nil, err)
 	}
-	s := &stream{p: p, t: t, to: yield, r: p.o.Form.Reader(job)}
+	s := &stream{p: p, t: t, r: p.o.Form.Reader(job)}
+	s.yield = func(ev *wire.Event) error {
+		err := yield(ev)
+		s.left = s.left || err != nil
+		return err
+	}
 	sum := s.r.Sum()
 	sum.Warnings = append(sum.Warnings, t.warnings...)
 	reply, err := p.client.Open(ctx, t.req, p.cfg.IdleTimeout, func(r *httpx.StreamReply) {
@@ -369,9 +392,10 @@ type stream struct {
 	p    *Provider
 	t    *try
 	r    Reader
-	to   func(*wire.Event) error
 	left bool // the caller's side ended it
 	done bool
+
+	yield func(*wire.Event) error
 }
 
 func (s *stream) event(name string, data []byte) error {
@@ -392,12 +416,6 @@ func (s *stream) event(name string, data []byte) error {
 		}
 		s.done = true
 	}
-	return err
-}
-
-func (s *stream) yield(ev *wire.Event) error {
-	err := s.to(ev)
-	s.left = s.left || err != nil
 	return err
 }
 
