@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sluice-llm/sluice/internal/vendors"
 	"github.com/sluice-llm/sluice/subjects"
+	"github.com/sluice-llm/sluice/wire"
 )
 
 // ready: the check of a provider whose server is there finds nothing, and costs
@@ -23,7 +25,8 @@ func ready(t *testing.T, c *Case) {
 	}
 }
 
-const reported = "reported-model-20990101"
+// reported is the id that answers name: with a slash in it, as some have.
+const reported = "maker/reported-model-20990101"
 
 // answerCases are the answers that every provider must read. Each comes whole and
 // as a stream.
@@ -100,7 +103,7 @@ func (r *room) holdAgainst(f form, a *vendors.Answer, g *got) {
 		r.t.Errorf("%s: %d bytes of output, want %d at least", f, g.resp.OutputBytes, least)
 	}
 	for name := range r.c.Voice.Traits().Header {
-		if lower := string(bytes.ToLower([]byte(name))); bytes.Contains([]byte(lower), []byte("ratelimit")) && g.resp.RateLimit[lower] == "" {
+		if lower := strings.ToLower(name); strings.Contains(lower, "ratelimit") && g.resp.RateLimit[lower] == "" {
 			r.t.Errorf("%s: the header %s is not reported: %v", f, name, g.resp.RateLimit)
 		}
 	}
@@ -136,7 +139,9 @@ func (r *room) sameCalls(f form, want, have []vendors.Call) {
 	}
 	ids := map[string]bool{}
 	for i, c := range have {
-		if c.Name != want[i].Name || !sameJSON(c.Arguments, want[i].Arguments) {
+		// An answer of the caller's own wire goes through as it is, also an empty text.
+		asItIs := f.wire == wire.OpenAIChat && c.Arguments == "" && want[i].Arguments == ""
+		if c.Name != want[i].Name || !asItIs && !sameJSON(c.Arguments, want[i].Arguments) {
 			r.t.Errorf("%s: tool call %+v, want %+v", f, c, want[i])
 		}
 		if c.ID == "" || ids[c.ID] || r.c.Voice.Traits().CallIDs && c.ID != want[i].ID {

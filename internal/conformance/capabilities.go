@@ -50,6 +50,9 @@ func exercises() []exercise {
 // request that needs it does not go out without it.
 func capabilities(t *testing.T, c *Case) {
 	r := open(t, c)
+	if err := r.p.Check(t.Context()); err != nil { // what some can do is known when their server was looked at
+		t.Errorf("Check: %v", err)
+	}
 	if have := r.p.Capabilities(); have != every&^c.Cannot {
 		t.Errorf("declared: %s; missing: %s; too many: %s", have, (every &^ c.Cannot).Missing(have), have.Missing(every&^c.Cannot))
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/vendors"
 	"github.com/sluice-llm/sluice/subjects"
-	"github.com/sluice-llm/sluice/wire"
 )
 
 // cancelled: a call that its caller gives up ends at once, whenever that is, and
@@ -80,15 +79,6 @@ func drain[T any](ch <-chan T) {
 // error of its reader.
 func (r *room) cancelMiddle(t *testing.T, f form, answer *vendors.Answer, after int) {
 	r.t = t
-	seen := func(g func() string) func(int) error { // calls g when the second word is there
-		return func(int) error {
-			if s := g(); s != "" {
-				return fmt.Errorf("%w: %s", errLeft, s)
-			}
-			return nil
-		}
-	}
-	_ = seen
 	ctx, cancel := context.WithCancel(t.Context())
 	r.Next(vendors.Script{Answer: answer, Break: vendors.BreakHold, After: after})
 	events := 0
@@ -266,5 +256,3 @@ func (r *room) onlyThere(f form, h *vendors.Seen) {
 		r.t.Errorf("%s: method %s", f, h.Method)
 	}
 }
-
-var _ = wire.Native

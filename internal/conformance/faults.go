@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,7 +120,8 @@ func (r *room) details(f form, fault vendors.Fault, e *subjects.Error) {
 }
 
 // errorsInSuccess: an error's body under the status 200 is an error. What it says
-// without its status may be less: then it is a PROVIDER_ERROR.
+// without its status may be less: then it is a PROVIDER_ERROR, or a quota is taken
+// for a limit.
 func errorsInSuccess(t *testing.T, c *Case) {
 	r := open(t, c)
 	for _, fault := range vendors.Faults() {
@@ -133,9 +135,12 @@ func errorsInSuccess(t *testing.T, c *Case) {
 			for _, f := range forms {
 				r.Next(vendors.Script{Fault: fault, Inside: true})
 				g := r.call(t.Context(), f, f.body(hello(), nil), nil)
-				kind := subjects.KindProvider
-				if isJSON && subjects.KindOf(g.err) == c.kind(fault) {
-					kind = c.kind(fault)
+				kind, may := subjects.KindProvider, []subjects.Kind{c.kind(fault)}
+				if fault == vendors.Quota {
+					may = append(may, subjects.KindRateLimited)
+				}
+				if have := subjects.KindOf(g.err); isJSON && slices.Contains(may, have) {
+					kind = have
 				}
 				r.failed(f, g, kind)
 			}

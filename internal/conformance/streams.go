@@ -148,7 +148,10 @@ func sizes(t *testing.T, c *Case) {
 		if g := r.ask(f, hello()); g.text != large.Text() || g.finish != vendors.FinishStop {
 			t.Errorf("%s: 8 MiB: %d bytes, %s", f, len(g.text), g.finish)
 		}
-		endless := &vendors.Answer{Pieces: []string{strings.Repeat("x", 65*mib)}, Usage: vendors.Usage{Fresh: 1, Output: 16_000_000}}
+		if !f.stream {
+			continue // the bound of a whole body is held by the tests of package httpx
+		}
+		endless := &vendors.Answer{Pieces: []string{strings.Repeat("x", 17*mib)}, Usage: vendors.Usage{Fresh: 1, Output: 4_000_000}}
 		r.Next(vendors.Script{Answer: endless})
 		r.failed(f, r.call(t.Context(), f, f.body(hello(), nil), nil), subjects.KindProvider)
 	}

@@ -7,6 +7,8 @@ import (
 	"github.com/sluice-llm/sluice/internal/conformance"
 	"github.com/sluice-llm/sluice/internal/vendors"
 	"github.com/sluice-llm/sluice/providers"
+	"github.com/sluice-llm/sluice/subjects"
+	"github.com/sluice-llm/sluice/wire"
 )
 
 // secret is the key of every provider that has one. It is of no vendor's form, so
@@ -30,12 +32,32 @@ func withKey(_ *testing.T, p *config.Provider) {
 	p.APIKeyEnv, p.APIKey = "SOME_API_KEY", config.NewSecret(secret)
 }
 
-// TestConformance has one line for each provider.
+// Capabilities that only an API of the openai-chat form can have.
+const chatAlone = wire.NeedDocuments | wire.NeedAudio | wire.NeedChoices | wire.NeedLogProbs | wire.NeedOpenAIChat
+
+// ollamaKinds differ from the table for reasons that package ollama gives.
+var ollamaKinds = map[vendors.Fault]subjects.Kind{
+	vendors.Forbidden:  subjects.KindProviderUnavailable, // it is about the models of the cloud alone
+	vendors.Overloaded: subjects.KindRateLimited,         // its queue is full
+}
+
+// TestConformance has one line for each provider, or a few where its API has
+// several ways.
 func TestConformance(t *testing.T) {
 	for _, c := range []conformance.Case{
 		{ID: "openai", Model: "gpt-4.1", BasePath: "/v1", Secret: secret, Make: made("openai", withKey), Voice: vendors.OpenAI{Base: "/v1"}},
 		{ID: "custom", Model: "local/model:Q4", BasePath: "/api/v1", Make: made("custom", nil), Voice: vendors.OpenAI{Base: "/api/v1", KeyOptional: true}},
+		{ID: "anthropic", Model: "claude-sonnet-4-5", BasePath: "/v1", Secret: secret, Make: made("anthropic", withKey), Voice: vendors.Anthropic{Base: "/v1"}, Cannot: chatAlone | wire.NeedJSONMode, Header: []string{"Anthropic-Version", "X-Api-Key"}},
+		{ID: "anthropic", Model: "claude-opus-5", BasePath: "/v1", Secret: secret, Make: made("anthropic", withKey), Voice: vendors.Anthropic{Base: "/v1"}, Cannot: chatAlone | wire.NeedJSONMode, Header: []string{"Anthropic-Version", "X-Api-Key"}},
+		{ID: "gemini", Model: "gemini-2.5-flash", BasePath: "/v1beta", Secret: secret, Make: made("gemini", withKey), Voice: vendors.Gemini{Base: "/v1beta", NoIDs: true}, Cannot: chatAlone | wire.NeedImageURLs, Refuses: []string{"schema and tools"}, Header: []string{"X-Goog-Api-Key"}},
+		{ID: "gemini", Model: "gemini-3.8-flash", BasePath: "/v1beta", Secret: secret, Make: made("gemini", withKey), Voice: vendors.Gemini{Base: "/v1beta"}, Cannot: chatAlone | wire.NeedImageURLs, Header: []string{"X-Goog-Api-Key"}},
+		{ID: "ollama", Model: "llama3.2:3b", Make: made("ollama", nil), Voice: vendors.Ollama{}, Cannot: chatAlone | wire.NeedImageURLs | wire.NeedToolChoice, Kinds: ollamaKinds},
+		{ID: "ollama", Model: "gpt-oss:120b-cloud", Secret: secret, Make: made("ollama", withKey), Voice: vendors.Ollama{Thinks: true}, Cannot: chatAlone | wire.NeedImageURLs | wire.NeedToolChoice, Kinds: ollamaKinds},
+		{ID: "proxy", Model: "groq/llama-3.3-70b-versatile", Make: made("proxy", withKey), Secret: secret, Voice: vendors.Sluice{}, Cannot: chatAlone, Header: []string{"X-Llm-Call-Id", "X-Llm-Timeout-Ms"}, Kinds: map[vendors.Fault]subjects.Kind{
+			vendors.Forbidden: subjects.KindProviderUnavailable, // an account of the other side's
+			vendors.Timeout:   subjects.KindTimeout,             // the other side's word for it
+		}},
 	} {
-		t.Run(c.ID, func(t *testing.T) { conformance.Run(t, c) })
+		t.Run(c.ID+"/"+c.Model, func(t *testing.T) { conformance.Run(t, c) })
 	}
 }
