@@ -38,11 +38,14 @@ func cancelled(t *testing.T, c *Case) {
 				ctx, cancel := context.WithCancel(t.Context())
 				r.Next(vendors.Script{Break: vendors.BreakHold})
 				go func() {
-					<-r.Heard()
+					select {
+					case <-r.Heard():
+					case <-time.After(patience): // then the test fails, and says why
+					}
 					cancel()
 				}()
 				r.failed(f, r.call(ctx, f, f.body(hello(), nil), nil), subjects.KindCancelled)
-				<-r.Gone()
+				r.sawGone()
 			})
 			t.Run("deadline", func(t *testing.T) {
 				r.t = t
@@ -50,7 +53,7 @@ func cancelled(t *testing.T, c *Case) {
 				defer cancel()
 				r.Next(vendors.Script{Break: vendors.BreakHold})
 				r.failed(f, r.call(ctx, f, f.body(hello(), nil), nil), subjects.KindTimeout)
-				<-r.Gone()
+				r.sawGone()
 			})
 			if f.stream {
 				t.Run("in the middle", func(t *testing.T) { r.cancelMiddle(t, f, answer, middle) })
@@ -63,6 +66,19 @@ func cancelled(t *testing.T, c *Case) {
 			r.holdAgainst(f, vendors.Hello, r.ask(f, hello()))
 		}
 	})
+}
+
+// patience is how long something may take that takes no time.
+const patience = 20 * time.Second
+
+// sawGone waits until the server has seen its client go.
+func (r *room) sawGone() {
+	r.t.Helper()
+	select {
+	case <-r.Gone():
+	case <-time.After(patience):
+		r.t.Error("the server has not seen its client go")
+	}
 }
 
 func drain[T any](ch <-chan T) {
@@ -94,7 +110,7 @@ func (r *room) cancelMiddle(t *testing.T, f form, answer *vendors.Answer, after 
 	if g.text == "" || events < 2 {
 		t.Errorf("%s: %d events, %q", f, events, g.text)
 	}
-	<-r.Gone()
+	r.sawGone()
 
 	r.Next(vendors.Script{Answer: answer, Break: vendors.BreakHold, After: after})
 	g = r.call(t.Context(), f, f.body(hello(), nil), func(n int) error {
@@ -107,7 +123,7 @@ func (r *room) cancelMiddle(t *testing.T, f form, answer *vendors.Answer, after 
 		t.Errorf("%s: %v after %d events; want the reader's own error after 2", f, g.err, g.events)
 	}
 	r.accounted(f, g)
-	<-r.Gone()
+	r.sawGone()
 }
 
 // silence: the first byte may take its time; a stream that falls silent is a
@@ -145,7 +161,7 @@ func silence(t *testing.T, c *Case) {
 					defer cancel()
 					r.Next(vendors.Script{Answer: answer, Break: vendors.BreakHold, After: middle})
 					r.failed(f, r.call(ctx, f, f.body(hello(), nil), nil), subjects.KindTimeout)
-					<-r.Gone()
+					r.sawGone()
 				})
 			})
 			if f.stream {
@@ -169,7 +185,7 @@ func silentStream(r *room, f form, answer *vendors.Answer, after int) {
 	if g.text != "one two " {
 		r.t.Errorf("%s: text %q before the silence", f, g.text)
 	}
-	<-r.Gone()
+	r.sawGone()
 }
 
 // sideBySide: calls at the same time do not touch each other.
