@@ -198,7 +198,8 @@ type asked struct {
 
 func ptr[T any](v T) *T { return &v }
 
-func user(parts ...*genai.Part) *genai.Content  { return &genai.Content{Role: "user", Parts: parts} }
+func user(parts ...*genai.Part) *genai.Content { return &genai.Content{Role: "user", Parts: parts} }
+
 func model(parts ...*genai.Part) *genai.Content { return &genai.Content{Role: "model", Parts: parts} }
 func text(s string) *genai.Part                 { return &genai.Part{Text: s} }
 
@@ -249,7 +250,8 @@ func geminiAsks(t *testing.T) map[string]asked {
 		"whichever tool": {`{` + nativeHi + `,"tools":` + geminiTools + `,"toolChoice":"auto"}`, hi, &genai.GenerateContentConfig{Tools: declared, ToolConfig: choice(genai.FunctionCallingConfigModeAuto)}},
 		"images": {
 			`{"messages":[{"role":"user","content":[{"type":"text","text":"what?"},{"type":"image","imageUrl":"data:image/png;base64,iVBORw0KGgo="}]}]}`,
-			[]*genai.Content{user(text("what?"), genai.NewPartFromBytes([]byte("\x89PNG\r\n\x1a\n"), "image/png"))}, nil,
+			[]*genai.Content{user(text("what?"), genai.NewPartFromBytes([]byte("\x89PNG\r\n\x1a\n"), "image/png"))},
+			nil,
 		},
 		"tool turns": {
 			`{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"I look","toolCalls":[{"id":"1","name":"f","arguments":"{\"a\":1}"},{"id":"2","name":"g","arguments":"{}"}]},

@@ -75,6 +75,7 @@ func TestErrors(t *testing.T) {
 		"a wrong field":          {400, rpc(400, "INVALID_ARGUMENT", "Invalid value at 'generation_config.temperature' (TYPE_FLOAT), \"x\"", `{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"field":"generation_config.temperature"}]}`), subjects.KindValidation, 0, "", 0, "temperature"},
 		"no penalty":             {400, rpc(400, "INVALID_ARGUMENT", "Penalty is not enabled for models/gemini-2.5-flash"), subjects.KindProviderUnavailable, 422, "", 0, "another model may"},
 		"no such level":          {400, rpc(400, "INVALID_ARGUMENT", "Thinking level MEDIUM is not supported for this model. Please retry with other thinking level."), subjects.KindProviderUnavailable, 422, "", 0, ""},
+		"no such image":          {400, rpc(400, "INVALID_ARGUMENT", "Unsupported MIME type: image/gif"), subjects.KindProviderUnavailable, 422, "", 0, "another model may"},
 		"no prefill":             {400, rpc(400, "INVALID_ARGUMENT", "Requests ending with a model turn are not supported."), subjects.KindProviderUnavailable, 422, "", 0, ""},
 		"no such model":          {404, rpc(404, "NOT_FOUND", "models/gemini-9 is not found for API version v1beta, or is not supported for generateContent. Call ListModels to see the list of available models and their supported methods."), subjects.KindProviderUnavailable, 404, "", 0, `the model "gemini-2.5-flash" is not there`},
 		"overloaded":             {503, rpc(503, "UNAVAILABLE", "The model is overloaded. Please try again later."), subjects.KindProvider, 0, "", 0, "overloaded"},
