@@ -41,6 +41,7 @@ var layers = []layer{
 	{"providers/internal/loginfile", nil, "it reads a file and knows nothing of what is in it"},
 	{"providers/internal/httpx", []string{"providers/internal/h1", "subjects", "wire"}, "the exchange is below the providers"},
 	{"providers/internal/rest", []string{"config", "providers", "providers/internal/...", "subjects", "wire"}, "one driver for every provider that is one POST"},
+	{"providers/outside", []string{"config", "providers", "providers/internal/...", "subjects", "wire"}, "one provider does not know another"},
 	{"providers/proxy", []string{"config", "providers", "providers/internal/...", "subjects", "wire"}, "one provider does not know another"},
 	{"providers/internal/peer", []string{"providers/internal/httpx", "subjects"}, "it reads errors and makes no calls"},
 	{"providers/internal/recheck", nil, "it keeps an outcome and knows nothing of what is checked"},

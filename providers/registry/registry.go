@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-llm/sluice/providers/mock"
 	"github.com/sluice-llm/sluice/providers/ollama"
 	"github.com/sluice-llm/sluice/providers/openai"
+	"github.com/sluice-llm/sluice/providers/outside"
 	"github.com/sluice-llm/sluice/providers/proxy"
 	"github.com/sluice-llm/sluice/subjects"
 	"github.com/sluice-llm/sluice/wire"
@@ -70,6 +71,15 @@ func New(cfg *config.Config, opts Options) map[string]providers.Provider {
 		}
 	}
 	return all
+}
+
+// Outside makes the function that makes the providers of what programs announce.
+// transport carries their calls; present reports whether anybody listens on a
+// subject, nil = that cannot be known.
+func Outside(transport subjects.Transport, present func(subject string) bool) func(*config.Provider, func() error) providers.Provider {
+	return func(cfg *config.Provider, alive func() error) providers.Provider {
+		return outside.New(cfg, outside.Options{Transport: transport, Present: present, Alive: alive})
+	}
 }
 
 // Close closes the connections that the providers keep open. Calls that run go
