@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"github.com/sluice-llm/sluice/subjects"
 )
 
 //go:embed nats.conf
@@ -41,8 +44,9 @@ type natsServer struct {
 }
 
 // startNATS starts the embedded server: settings from a file or the built-in
-// nats.conf, address and data folder from the node's options.
-func startNATS(o *options, storeDir string) (*natsServer, error) {
+// nats.conf, address and data folder from the node's options. providers are those
+// of the configuration.
+func startNATS(o *options, storeDir string, providers []string) (*natsServer, error) {
 	opts, err := natsOptions(o)
 	if err != nil {
 		return nil, err
@@ -52,6 +56,7 @@ func startNATS(o *options, storeDir string) (*natsServer, error) {
 	if err != nil {
 		return nil, err
 	}
+	guardProviders(opts.Users, providers)
 	if err := setListen(opts, o.natsListen, secured); err != nil {
 		return nil, err
 	}
@@ -146,6 +151,24 @@ func (n *natsServer) setUsers(opts *server.Options, getenv func(string) string) 
 	return secured, nil
 }
 
+// anyProvider is the subject of every provider's calls.
+const anyProvider = "llm.provider.*.complete"
+
+// guardProviders keeps the calls of the configuration's providers from whoever may
+// answer those of outside ones: nats.conf can name the built-in ones only.
+func guardProviders(users []*server.User, providers []string) {
+	for _, u := range users {
+		if u.Permissions == nil || u.Permissions.Subscribe == nil || !slices.Contains(u.Permissions.Subscribe.Allow, anyProvider) {
+			continue
+		}
+		for _, id := range providers {
+			if s := subjects.Provider(id); !slices.Contains(u.Permissions.Subscribe.Deny, s) {
+				u.Permissions.Subscribe.Deny = append(u.Permissions.Subscribe.Deny, s)
+			}
+		}
+	}
+}
+
 func randomHex(bytes int) string {
 	b := make([]byte, bytes)
 	_, _ = rand.Read(b) // never fails
@@ -163,7 +186,7 @@ func setListen(opts *server.Options, listen string, secured bool) error {
 		return err
 	}
 	if !secured && !loopback(host) {
-		return fmt.Errorf("--nats-listen %s: listening beyond loopback needs passwords: set SLUICE_CALLER_PASSWORD (and SLUICE_OBSERVER_PASSWORD, SLUICE_ADMIN_PASSWORD) or listen on 127.0.0.1", listen)
+		return fmt.Errorf("--nats-listen %s: listening beyond loopback needs passwords: set SLUICE_CALLER_PASSWORD (and SLUICE_OBSERVER_PASSWORD, SLUICE_ADMIN_PASSWORD, SLUICE_PROVIDER_PASSWORD) or listen on 127.0.0.1", listen)
 	}
 	if port != 0 {
 		l, err := net.Listen("tcp", listen)
@@ -219,6 +242,9 @@ func (n *natsServer) connect(opts ...nats.Option) (*nats.Conn, error) {
 func (n *natsServer) interest(subject string) bool {
 	return n.srv.GlobalAccount().Interest(subject) > 0
 }
+
+// connected reports whether a client's connection is there.
+func (n *natsServer) connected(cid uint64) bool { return n.srv.GetClient(cid) != nil }
 
 // revive starts JetStream anew: after a failed write its store refuses all later
 // ones, also when the cause is gone.

@@ -2,7 +2,6 @@ package sluice
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
@@ -150,17 +149,18 @@ func (s *service) onCancel(m *nats.Msg) {
 	}
 }
 
-// onAnnounce says that outside providers are not built yet, once per provider.
+// onAnnounce takes the announcement of an outside provider. One that has a reply
+// inbox hears whether it is taken.
 func (s *service) onAnnounce(m *nats.Msg) {
-	var a struct {
-		Provider string `json:"provider"`
+	err := s.engine.Announce(context.Background(), m.Data)
+	if !answerable(m.Reply) {
+		return
 	}
-	_ = json.Unmarshal(m.Data, &a)
-	err := subjects.Errorf(subjects.KindValidation, "not built yet in this version: outside providers (%s)", subjects.ProviderAnnounce)
-	s.log.Warn("announcement ignored", "provider", subjects.Token(a.Provider), "error", err)
-	if m.Reply != "" {
-		_ = s.replyTo(m.Reply)(err.Msg())
+	answer := &subjects.Msg{Data: []byte(`{"accepted":true}`)}
+	if err != nil {
+		answer = subjects.AsError(err).Msg()
 	}
+	_ = s.replyTo(m.Reply)(answer)
 }
 
 // leave takes no more calls and queries: other nodes get them. Calls that run go

@@ -197,7 +197,7 @@ func (n *Node) openStore(context.Context) error {
 func (n *Node) openNATS(ctx context.Context) error {
 	var err error
 	if n.o.natsURL == "" {
-		if n.nats, err = startNATS(&n.o, filepath.Join(n.o.data, "jetstream")); err != nil {
+		if n.nats, err = startNATS(&n.o, filepath.Join(n.o.data, "jetstream"), n.cfg.Order); err != nil {
 			return err
 		}
 		n.onClose(n.nats.stop)
@@ -306,6 +306,12 @@ func (n *Node) startEngine(context.Context) error {
 	if n.nats != nil {
 		o.Interest, o.Revive = n.nats.interest, n.nats.revive
 	}
+	carrier, err := newCourier(n.conn, n.nats)
+	if err != nil {
+		return err
+	}
+	n.onClose(carrier.stop)
+	o.Outside = registry.Outside(carrier, o.Interest)
 	n.engine = actors.NewEngine(o)
 	n.onClose(n.engine.Close)
 	return nil

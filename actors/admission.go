@@ -24,12 +24,14 @@ type admission struct {
 	// pools is what the director has made; it alone replaces the map.
 	pools   atomic.Pointer[map[poolKey]*actor.PID]
 	classes map[string]*actor.PID
+	// capOf is the bound of a pair's pool.
+	capOf func(provider, model string) int
 }
 
 type poolKey struct{ provider, model string }
 
 func newAdmission(sys *system, cfg *config.Pools, emit func(string, any)) *admission {
-	a := &admission{sys: sys, classes: make(map[string]*actor.PID, len(subjects.Classes))}
+	a := &admission{sys: sys, classes: make(map[string]*actor.PID, len(subjects.Classes)), capOf: cfg.Cap}
 	a.pools.Store(&map[poolKey]*actor.PID{})
 	for _, class := range subjects.Classes {
 		a.classes[class] = sys.spawn(&classPool{
@@ -180,7 +182,7 @@ func (d *director) make(self *actor.PID, key poolKey) poolMade {
 	}
 	pid := d.a.sys.spawn(&modelPool{
 		sys: d.a.sys, provider: key.provider, model: key.model,
-		cap: d.cfg.Cap(key.provider, key.model), maxQueue: d.cfg.MaxQueue,
+		cap: d.a.capOf(key.provider, key.model), maxQueue: d.cfg.MaxQueue,
 		saturatedAfter: d.cfg.SaturatedAfter, classPools: d.a.classes, emit: d.emit, lanes: lanes,
 	})
 	d.replace(func(m map[poolKey]*actor.PID) { m[key] = pid })

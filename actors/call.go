@@ -445,7 +445,10 @@ func (c *call) ask(cand subjects.Candidate, n int) (resp *wire.Response, err err
 		Opened: func(r *wire.Response) { c.lastResp = r },
 	}
 	job.Deadline, _ = ctx.Deadline()
-	p := c.e.o.Providers[cand.Provider]
+	p := c.e.provider(cand.Provider)
+	if p == nil {
+		return nil, subjects.Errorf(subjects.KindProviderUnavailable, "it was forgotten after a long silence")
+	}
 	if !c.req.Head.Stream {
 		return p.Complete(ctx, job)
 	}

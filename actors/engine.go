@@ -23,6 +23,7 @@ package actors
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -52,6 +53,9 @@ type Options struct {
 	Log   *slog.Logger
 	// Emit publishes an event; it must not block.
 	Emit func(subject string, event any)
+	// Outside makes the provider of what a program announced; alive says why the
+	// program is taken for dead, or nil.
+	Outside func(cfg *config.Provider, alive func() error) providers.Provider
 	// Interest reports whether anybody still listens on a reply inbox; nil when
 	// that cannot be known.
 	Interest func(inbox string) bool
@@ -80,6 +84,9 @@ type Engine struct {
 	usage     *usageLog
 	progress  *actor.PID
 	peers     *actor.PID
+	announced *actor.PID
+	outside   atomic.Pointer[map[string]*outsider]
+	news      chan struct{} // an outside provider came, came back or changed
 	node      string        // this node's id
 	changed   chan struct{} // a peer came, went or changed
 	router    atomic.Pointer[routing.Router]
@@ -113,6 +120,7 @@ func NewEngine(o Options) *Engine {
 	e.changed = make(chan struct{}, 1)
 	e.node = subjects.NewCallID()
 	e.peers = e.sys.spawn(&peers{nodes: map[string]peer{}, changed: e.changed})
+	e.startAnnounced()
 	e.retry = failsafe.With(e.retryPolicy())
 	e.refresh()
 	p := &pump{sys: e.sys, actor: e.progress, js: o.JS, store: o.Store, fresh: &e.usage.fresh, log: o.Log, again: make(chan struct{}, 1)}
@@ -183,14 +191,19 @@ func (e *Engine) worthRetrying(err error) bool {
 
 // refresh looks at each provider again and says when one came or went.
 func (e *Engine) refresh() {
-	elsewhere := e.hostedElsewhere()
-	snap := e.lookAtAll(elsewhere)
+	e.readOutside()
+	e.replaceSnapshot(e.lookAtAll(e.hostedElsewhere()))
+}
+
+// replaceSnapshot says which providers came or went. Of outside ones it says so,
+// too, when they come for the first time.
+func (e *Engine) replaceSnapshot(snap routing.Snapshot) {
 	var old routing.Snapshot
 	if p := e.snapshot.Load(); p != nil {
 		old = *p
 	}
 	for id, st := range snap {
-		if was, ok := old[id]; ok && was.Available != st.Available {
+		if was, ok := old[id]; ok && was.Available != st.Available || !ok && e.isOutside(id) {
 			e.o.Emit(subjects.ProviderStatus(id), &providerStatusEvent{Provider: id, Available: st.Available, Reason: st.Detail, At: subjects.Time{Time: time.Now()}})
 		}
 	}
@@ -209,8 +222,12 @@ func (e *Engine) lookAtAll(elsewhere routing.Snapshot) routing.Snapshot {
 		id string
 		st routing.State
 	}
-	all := make(chan seen, len(e.o.Providers))
-	for id, p := range e.o.Providers {
+	every := maps.Clone(e.o.Providers)
+	for id, o := range *e.outside.Load() {
+		every[id] = o.provider
+	}
+	all := make(chan seen, len(every))
+	for id, p := range every {
 		go func() {
 			s := seen{id, routing.State{Reason: routing.ReasonUnavailable, Detail: "its check failed inside; the log says how"}}
 			defer func() {
@@ -222,8 +239,8 @@ func (e *Engine) lookAtAll(elsewhere routing.Snapshot) routing.Snapshot {
 			s.st = e.look(ctx, id, p, elsewhere)
 		}()
 	}
-	snap := make(routing.Snapshot, len(e.o.Providers))
-	for range e.o.Providers {
+	snap := make(routing.Snapshot, len(every))
+	for range every {
 		s := <-all
 		snap[s.id] = s.st
 	}
@@ -241,7 +258,7 @@ type providerStatusEvent struct {
 // look says how a provider can be reached: here, where this node hosts it, else
 // on another node.
 func (e *Engine) look(ctx context.Context, id string, p providers.Provider, elsewhere routing.Snapshot) routing.State {
-	if e.o.Hosts != nil && !e.o.Hosts(id) {
+	if e.o.Hosts != nil && !e.o.Hosts(id) && !e.isOutside(id) {
 		if st, ok := elsewhere[id]; ok {
 			return st
 		}

@@ -52,6 +52,8 @@ type (
 	// saturationDue is the pool's own timer.
 	saturationDue struct{}
 	poolStats     struct{ reply chan<- poolState }
+	// setCap changes the bound. Slots that are held above a lower one stay held.
+	setCap struct{ cap int }
 	// retire asks an idle pool to refuse all later tickets; the reply says
 	// whether it was idle.
 	retire struct{ reply chan<- bool }
@@ -127,6 +129,8 @@ func (p *modelPool) receive(self *actor.PID, msg any) {
 		} else {
 			p.returnClass(m.class, m.grant)
 		}
+	case setCap:
+		p.cap = m.cap
 	case saturationDue:
 		p.timer = nil
 		p.markSaturated(time.Now())

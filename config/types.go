@@ -73,6 +73,9 @@ type Config struct {
 // OpenAI's chat-completions form.
 const KindOpenAI = "openai-compatible"
 
+// KindOutside is the kind of a provider that announced itself.
+const KindOutside = "outside"
+
 // Provider is one account.
 type Provider struct {
 	ID string

@@ -15,6 +15,7 @@
 package routing
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -371,7 +372,7 @@ func (r *Router) judge(snap Snapshot, job *Job, a ask, tier, id string) (model, 
 	case cfg.Mode == config.ModeLocal && !r.Local(id):
 		return "", ReasonMode, "mode is local"
 	case !st.Available:
-		return "", st.Reason, st.Detail
+		return "", cmp.Or(st.Reason, ReasonUnavailable), cmp.Or(st.Detail, "it has only just come")
 	case job.Privacy == "local" && !r.Local(id):
 		return "", ReasonPrivacy, "the call asks for local providers only"
 	case job.ForcePaid && strings.HasSuffix(r.Account(id), "-subscription"):
@@ -381,6 +382,9 @@ func (r *Router) judge(snap Snapshot, job *Job, a ask, tier, id string) (model, 
 		return "", ReasonCapability, "cannot do " + missing.String()
 	}
 	if model = r.pickModel(a, tier, id); model == "" {
+		if p := r.providers[id]; p != nil && p.Kind == config.KindOutside {
+			return "", ReasonNoModel, "its models are " + strings.Join(p.AvailableModels, ", ")
+		}
 		return "", ReasonNoModel, "no model for tier " + tier + "; set providers." + id + ".models." + tier + " or ask for " + id + "/<model>"
 	}
 	return model, "", ""
@@ -391,6 +395,9 @@ func (r *Router) pickModel(a ask, tier, id string) string {
 	case a.model != "" && (a.provider == id || r.cfg.Mode == config.ModeMock && id == "mock"):
 		if m := r.served(id, a.model); m != "" {
 			return m
+		}
+		if p := r.providers[id]; p != nil && p.Kind == config.KindOutside {
+			return "" // it has said what it serves
 		}
 		return a.model
 	case a.model != "" && slices.Contains(a.servers, id):
