@@ -127,6 +127,12 @@ func (r *room) holdHeard(f form, want *vendors.Seen) {
 		without.Tools, without.ToolChoice = nil, ""
 		want = &without
 	}
+	if name, ok := strings.CutPrefix(want.ToolChoice, "name:"); ok && r.c.NarrowsChoice {
+		narrow := *want
+		narrow.ToolChoice = "required"
+		narrow.Tools = slices.DeleteFunc(slices.Clone(want.Tools), func(t vendors.Tool) bool { return t.Name != name })
+		want = &narrow
+	}
 	check := func(what string, have, want any) {
 		r.t.Helper()
 		if fmt.Sprintf("%q", have) != fmt.Sprintf("%q", want) {

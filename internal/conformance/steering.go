@@ -32,8 +32,8 @@ func steers() []steer {
 		{[]string{"seed"}, func(s *vendors.Seen) { s.Seed = ptr(int64(4711)) }, func(h *vendors.Seen) bool { return same(h.Seed, 4711) }, nil},
 		{[]string{"reasoningEffort", "reasoning_effort"}, func(s *vendors.Seen) { s.Effort = "low" }, func(h *vendors.Seen) bool { return h.Effort != "" }, nil},
 		{[]string{"parallelToolCalls", "parallel_tool_calls"}, func(s *vendors.Seen) { s.Tools, s.Parallel = tools(), ptr(false) }, func(h *vendors.Seen) bool { return same(h.Parallel, false) }, nil},
-		{[]string{"frequency_penalty"}, nil, inBody("0.4375"), object{"frequency_penalty": 0.4375}},
-		{[]string{"presence_penalty"}, nil, inBody("0.5625"), object{"presence_penalty": 0.5625}},
+		{[]string{"frequency_penalty", "frequencyPenalty"}, nil, inBody("0.4375"), object{"frequency_penalty": 0.4375}},
+		{[]string{"presence_penalty", "presencePenalty"}, nil, inBody("0.5625"), object{"presence_penalty": 0.5625}},
 		{[]string{"user"}, nil, inBody("user-9917"), object{"user": "user-9917"}},
 		{[]string{"metadata"}, nil, inBody("meta-9917"), object{"metadata": object{"k": "meta-9917"}}},
 	}
