@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/sluice-llm/sluice/subjects"
 )
@@ -40,7 +39,7 @@ func EncodeAnthropic(chat *Chat, model string, stream bool) (body []byte, warnin
 	if stream {
 		e.dst = appendBool(e.dst, "stream", true)
 	}
-	for _, step := range []func() *subjects.Error{e.system, e.messages, e.tools, e.output} {
+	for _, step := range []func() *subjects.Error{e.system, e.messages, e.tools, e.output, e.stop} {
 		if err := step(); err != nil {
 			return nil, nil, err
 		}
@@ -84,6 +83,14 @@ func (e *anthropicEncoder) notOn(what, instead string) {
 	e.warn(what + " is not supported by " + printable(e.model.id) + instead)
 }
 
+// cannot is the error for what the API, or this model, is known to refuse: nothing
+// is sent, and another provider may do it. 422 says that it is about this request.
+func cannot(format string, args ...any) *subjects.Error {
+	err := subjects.Errorf(subjects.KindProviderUnavailable, format, args...)
+	err.HTTPStatus = subjects.KindCapabilityMissing.Status()
+	return err
+}
+
 func (e *anthropicEncoder) sizeHint() int {
 	n := 1024
 	for i := range e.chat.Messages {
@@ -117,10 +124,7 @@ func (e *anthropicEncoder) tools() *subjects.Error {
 	case len(tools) == 0:
 		return nil
 	case forced && !e.model.forcible():
-		err := subjects.Errorf(subjects.KindProviderUnavailable,
-			"%s cannot be made to call a tool; use toolChoice auto, or another model", printable(e.model.id))
-		err.HTTPStatus = subjects.KindCapabilityMissing.Status()
-		return err
+		return cannot("%s cannot be made to call a tool; use toolChoice auto, or another model", printable(e.model.id))
 	}
 	e.dst = append(appendKey(e.dst, "tools"), '[')
 	for i := range tools {
@@ -232,7 +236,6 @@ func (e *anthropicEncoder) effort() string {
 // steering writes what is left: it steers, and may be left out.
 func (e *anthropicEncoder) steering() {
 	e.sampling()
-	e.stop()
 	if u := e.chat.User; u != "" {
 		sum := sha256.Sum256([]byte(u))
 		e.dst = append(appendKey(e.dst, "metadata"), '{')
@@ -283,14 +286,15 @@ func (e *anthropicEncoder) sampling() {
 	}
 }
 
-func (e *anthropicEncoder) stop() {
+func (e *anthropicEncoder) stop() *subjects.Error {
 	n := 0
 	for _, s := range e.chat.Stop {
-		if strings.TrimSpace(s) == "" {
-			e.leftOut("a stop sequence of white space alone")
+		switch {
+		case s == "":
 			continue
-		}
-		if n == 0 {
+		case blank(s):
+			return cannot("anthropic takes no stop sequence of white space alone; give another, or use another provider")
+		case n == 0:
 			e.dst = append(appendKey(e.dst, "stop_sequences"), '[')
 		}
 		e.dst = appendString(comma(e.dst, n), s)
@@ -299,4 +303,5 @@ func (e *anthropicEncoder) stop() {
 	if n > 0 {
 		e.dst = append(e.dst, ']')
 	}
+	return nil
 }

@@ -12,8 +12,8 @@ import (
 // the API's first models did.
 //
 // The rules are from the vendor's pages as of 2026-11: Models overview, Effort,
-// Mid-conversation system messages, and the migration guides of Opus 4.7, Opus
-// 5.5, Sonnet 5, Sonnet 5.5, Haiku 5.5 and Fable 5.1. A version that is newer
+// Mid-conversation system messages, and the migration guides of Claude 4.6, Opus
+// 4.7, Opus 5.5, Sonnet 5, Sonnet 5.5, Haiku 5.5 and Fable 5.1. A version that is newer
 // than those is taken to be like the newest known one of its family.
 type claude struct {
 	id     string
@@ -78,6 +78,10 @@ func (c claude) thinks() bool { return c.from(50, 50, 55) }
 // forcible reports whether it can be made to call a tool. Where thinking cannot
 // be switched off, tool_choice any and tool are answered with 400.
 func (c claude) forcible() bool { return !c.from(55, 55, never) }
+
+// prefill reports whether a conversation may end with the assistant's turn, for
+// the model to go on from there. Newer models answer that with 400.
+func (c claude) prefill() bool { return !c.from(46, 46, 55) }
 
 // systemTurns reports whether a system message is accepted among the others, and
 // heeded: Sonnet 5 accepts it and does not heed it.

@@ -101,6 +101,9 @@ func (e *anthropicEncoder) messages() *subjects.Error {
 	if len(e.turns) == 0 {
 		return invalid("messages", "have no text, image or tool call in them; send at least one")
 	}
+	if e.turns[len(e.turns)-1].role == "assistant" && !e.model.prefill() {
+		return cannot("%s does not go on from an assistant's message; end with a user's, or use another model", printable(e.model.id))
+	}
 	e.dst = append(appendKey(e.dst, "messages"), '[')
 	for i := range e.turns {
 		e.dst = comma(e.dst, i)

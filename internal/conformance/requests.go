@@ -76,7 +76,7 @@ func requestCases() map[string]requestCase {
 		"JSON schema":         {vendors.Seen{Messages: turns(user("A film, as JSON.")), Format: "json_schema", Schema: schema}, wire.NeedJSONSchema},
 		"schema and tools":    {vendors.Seen{Messages: turns(user("A film, as JSON.")), Format: "json_schema", Schema: schema, Tools: tools()}, wire.NeedJSONSchema | needTools},
 		"plain text":          {vendors.Seen{Messages: turns(user("Hi")), Format: "text"}, 0},
-		"one stop":            {vendors.Seen{Messages: turns(user("Count.")), Stop: []string{"\n\nQ:"}}, 0},
+		"one stop":            {vendors.Seen{Messages: turns(user("Count.")), Stop: []string{"\n\n"}}, 0},
 		"stops":               {vendors.Seen{Messages: turns(user("Count.")), Stop: []string{"END", "4,"}}, 0},
 	}
 }

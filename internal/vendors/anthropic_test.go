@@ -41,6 +41,7 @@ func TestAnthropicIsStrict(t *testing.T) {
 		{`{` + head + `,"messages":[` + hi + `,` + strings.Replace(call, `"id":"a"`, `"id":"a:1"`, 1) + `]}`, "tool_use.id"},
 		{`{` + head + `,"messages":[` + hi + `,` + strings.Replace(call, `{}`, `"{}"`, 1) + `]}`, "dictionary"},
 		{`{` + head + `,"messages":[` + hi + `,{"role":"assistant","content":"x "}]}`, "trailing"},
+		{`{"model":"claude-opus-5","max_tokens":1,"messages":[` + hi + `,{"role":"assistant","content":"x"}]}`, "prefill"},
 		{`{` + head + `,"messages":[{"role":"system","content":"x"},` + hi + `]}`, "follow a user"},
 		{`{` + head + `,"messages":[` + hi + `,{"role":"system","content":"x"},` + hi + `]}`, "followed by an assistant"},
 		{`{` + head + `,"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/jpg","data":"AA"}}]}]}`, "media type"},

@@ -16,6 +16,9 @@ type anTalk struct {
 	last string // the role of the last message
 }
 
+// noPrefill matches the models that do not go on from an assistant's turn.
+var noPrefill = regexp.MustCompile(`claude-((opus|sonnet)-(4-[6-9]|[5-9])|haiku-[5-9]|fable|mythos)`)
+
 func anMessages(in *anRequest, s *Seen) error {
 	if len(in.Messages) == 0 {
 		return errors.New("messages: at least one message is required")
@@ -30,6 +33,9 @@ func anMessages(in *anRequest, s *Seen) error {
 		if err != nil {
 			return fmt.Errorf("messages.%d: %w", i, err)
 		}
+	}
+	if t.last == "assistant" && noPrefill.MatchString(s.Model) {
+		return errors.New("messages: this model does not support assistant message prefill; the conversation must end with a user message")
 	}
 	if len(t.open) > 0 {
 		return fmt.Errorf("messages: `tool_use` ids were found without `tool_result` blocks immediately after: %q", t.open)
