@@ -62,6 +62,9 @@ type Case struct {
 	// known to refuse, although it has all that they need one by one: nothing is
 	// sent, and the error moves the call on (PROVIDER_UNAVAILABLE with the status 422).
 	Refuses []string
+	// Login: the key is another program's login, which is held back once it was
+	// refused.
+	Login bool
 	// NarrowsChoice: a choice of one tool by its name goes out as that tool alone and
 	// "required", for a server that does not heed names.
 	NarrowsChoice bool

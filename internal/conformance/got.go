@@ -104,6 +104,7 @@ func (r *room) stream(ctx context.Context, f form, job *providers.Job, g *got, o
 		out = append(out, slices.Clone(b))
 		return nil
 	}
+	said := false // there was an event with something in it
 	g.resp, g.err = r.p.Stream(ctx, job, func(ev *wire.Event) error {
 		if g.events++; g.opened != 1 {
 			r.t.Errorf("%s: Opened was told %d times before event %d, want once", f, g.opened, g.events)
@@ -111,7 +112,7 @@ func (r *room) stream(ctx context.Context, f form, job *providers.Job, g *got, o
 		if err := enc.Event(ev, emit); err != nil {
 			return err
 		}
-		if onEvent != nil {
+		if said = said || !ev.Empty; said && onEvent != nil {
 			return onEvent(g.events)
 		}
 		return nil

@@ -38,6 +38,7 @@ var layers = []layer{
 	{"providers/githubmodels", []string{"config", "providers", "providers/internal/...", "providers/openai", "subjects", "wire"}, "its API has OpenAI's form, which stands in providers/openai"},
 	{"providers/dmr", []string{"config", "providers", "providers/internal/...", "providers/openai", "subjects", "wire"}, "its API has OpenAI's form, which stands in providers/openai"},
 	{"providers/internal/opencode", []string{"config", "providers/internal/...", "subjects", "wire"}, "a reader of logins knows no provider"},
+	{"providers/internal/formtest", []string{"providers", "subjects", "wire"}, "a table of errors knows what a provider is, and none by name"},
 	{"providers/internal/loginfile", nil, "it reads a file and knows nothing of what is in it"},
 	{"providers/internal/httpx", []string{"providers/internal/h1", "subjects", "wire"}, "the exchange is below the providers"},
 	{"providers/internal/rest", []string{"config", "providers", "providers/internal/...", "subjects", "wire"}, "one driver for every provider that is one POST"},

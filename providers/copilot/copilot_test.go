@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-llm/sluice/config"
 	"github.com/sluice-llm/sluice/providers"
+	"github.com/sluice-llm/sluice/providers/internal/formtest"
 	"github.com/sluice-llm/sluice/providers/internal/rest"
 	"github.com/sluice-llm/sluice/providers/openai"
 	"github.com/sluice-llm/sluice/subjects"
@@ -53,26 +54,16 @@ func configFor(t testing.TB, url string) *config.Provider {
 
 func fake(t testing.TB, h http.HandlerFunc) *openai.Provider {
 	t.Helper()
-	s := httptest.NewServer(h)
-	p := New(configFor(t, s.URL), rest.Options{Version: "9.9"})
-	t.Cleanup(func() {
-		p.Close()
-		s.Close()
-	})
-	return p
+	return formtest.Serve(t, h, func(url string) *openai.Provider { return New(configFor(t, url), rest.Options{Version: "9.9"}) })
 }
 
 func job(t testing.TB, name wire.Name, body string) *providers.Job {
 	t.Helper()
-	r, err := wire.Parse(name, []byte(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &providers.Job{Request: r, Model: "claude-haiku-4.5"}
+	return formtest.Job(t, name, "claude-haiku-4.5", body)
 }
 
 const (
-	hi     = `{"messages":[{"role":"user","content":"hi"}]}`
+	hi     = formtest.Hi
 	answer = `{"id":"1","model":"claude-haiku-4.5","choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"hello"}}],"usage":{"prompt_tokens":10,"completion_tokens":2,"total_tokens":12,"prompt_tokens_details":{"cached_tokens":4}}}`
 )
 

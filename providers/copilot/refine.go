@@ -45,7 +45,7 @@ func refine(f *httpx.Failure) (subjects.Kind, bool) {
 	case http.StatusUnprocessableEntity: // the responsible-AI filter
 		return subjects.KindContentPolicy, true
 	case http.StatusTooManyRequests:
-		return limited(f), true
+		return limited(f)
 	case 466:
 		f.Remedy = "GitHub no longer answers this version of its API; use a newer Sluice"
 		return subjects.KindProviderUnavailable, true
@@ -74,12 +74,11 @@ func badRequest(f *httpx.Failure) (subjects.Kind, bool) {
 }
 
 // forbidden: the account may not use Copilot, or not this model; a page is a
-// firewall's, and says nothing of the account.
+// firewall's.
 func forbidden(f *httpx.Failure) (subjects.Kind, bool) {
 	switch {
 	case f.Page():
-		f.Remedy = "something before GitHub Copilot refuses the request"
-		return subjects.KindProviderUnavailable, true
+		return openai.Refine(f)
 	case f.Reads([]string{"model"}):
 		f.ShowStatus = http.StatusNotFound
 		return subjects.KindProviderUnavailable, true
@@ -91,20 +90,20 @@ func forbidden(f *httpx.Failure) (subjects.Kind, bool) {
 // limited tells a used-up volume from going too fast. A code may have the plan
 // behind a colon ("user_global_rate_limited:pro_plus"). A limit of one model is
 // never the account's, however long it lasts.
-func limited(f *httpx.Failure) subjects.Kind {
+func limited(f *httpx.Failure) (subjects.Kind, bool) {
 	code, _, _ := strings.Cut(strings.ToLower(f.Code), ":")
 	switch {
 	case code == "model_overloaded":
-		return subjects.KindProvider
+		return subjects.KindProvider, true
 	case code == "user_model_rate_limited":
-		return subjects.KindRateLimited
-	case code == "user_weekly_rate_limited", f.Says(usedUp), f.Wait >= httpx.LongWait:
-		return subjects.KindQuotaExhausted
+		return subjects.KindRateLimited, true
+	case code == "user_weekly_rate_limited", f.Says(usedUp):
+		return subjects.KindQuotaExhausted, true
 	case code == "user_global_rate_limited" || f.Header.Get("X-Ratelimit-Exceeded") != "":
 		// The session's or the account's volume, unless it is nearly over.
 		if f.Wait == 0 || f.Wait > shortWait {
-			return subjects.KindQuotaExhausted
+			return subjects.KindQuotaExhausted, true
 		}
 	}
-	return subjects.KindRateLimited
+	return "", false
 }

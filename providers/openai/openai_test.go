@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-llm/sluice/config"
 	"github.com/sluice-llm/sluice/providers"
+	"github.com/sluice-llm/sluice/providers/internal/formtest"
 	"github.com/sluice-llm/sluice/providers/internal/rest"
 	"github.com/sluice-llm/sluice/subjects"
 	"github.com/sluice-llm/sluice/wire"
@@ -35,22 +36,12 @@ func configFor(url string) *config.Provider {
 
 func fake(t testing.TB, h http.HandlerFunc) *Provider {
 	t.Helper()
-	s := httptest.NewServer(h)
-	p := New(configFor(s.URL), rest.Options{})
-	t.Cleanup(func() {
-		p.Close()
-		s.Close()
-	})
-	return p
+	return formtest.Serve(t, h, func(url string) *Provider { return New(configFor(url), rest.Options{}) })
 }
 
 func job(t testing.TB, name wire.Name, body string) *providers.Job {
 	t.Helper()
-	r, err := wire.Parse(name, []byte(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &providers.Job{Request: r, Model: "gpt-4o"}
+	return formtest.Job(t, name, "gpt-4o", body)
 }
 
 const (

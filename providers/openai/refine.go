@@ -22,9 +22,9 @@ var (
 )
 
 // Refine is what every API of the form may know of its errors: that waiting does
-// not help a request that is too large for a minute, and that a model's own limits
-// are not the request's fault. The latter are PROVIDER_UNAVAILABLE with the status
-// 422, which moves on to the next provider.
+// not help a request that is too large for a minute, that a page is no word on the
+// key, and that a model's own limits are not the request's fault. The latter are
+// PROVIDER_UNAVAILABLE with the status 422, which moves on to the next provider.
 func Refine(f *httpx.Failure) (subjects.Kind, bool) {
 	switch {
 	case (f.Status == http.StatusTooManyRequests || f.Status == http.StatusRequestEntityTooLarge) && f.Reads(tooMuch) && f.Says(rateLimit):
@@ -32,6 +32,9 @@ func Refine(f *httpx.Failure) (subjects.Kind, bool) {
 		return subjects.KindRateLimited, true
 	case f.Param == "stream" && f.Code == "unsupported_value": // an organization that is not verified
 		f.ShowStatus = http.StatusUnprocessableEntity
+		return subjects.KindProviderUnavailable, true
+	case f.Status == http.StatusForbidden && f.Page(): // a firewall's, which says nothing of the key
+		f.Remedy = "something before the API refuses the request"
 		return subjects.KindProviderUnavailable, true
 	case lacks(f):
 		f.ShowStatus = http.StatusUnprocessableEntity

@@ -87,34 +87,40 @@ func TestRefusedSteersAreLeftOut(t *testing.T) {
 	}{
 		"none refused": {wire.Native, steered, nil, []string{"max_tokens,reasoning_effort,seed,temperature,top_p"}, nil},
 		"one, by its param": {
-			wire.Native, steered, map[string]string{"temperature": openAIRefusal("temperature", "unsupported_value")},
+			wire.Native, steered,
+			map[string]string{"temperature": openAIRefusal("temperature", "unsupported_value")},
 			[]string{"max_tokens,reasoning_effort,seed,temperature,top_p", "max_tokens,reasoning_effort,seed,top_p"},
 			[]string{"temperature is not supported by openai/gpt-4o and was left out"},
 		},
 		"two, by their names": {
-			wire.Native, steered, map[string]string{"top_p": copilotRefusal("top_p"), "reasoning_effort": groqRefusal("reasoning_effort")},
+			wire.Native, steered,
+			map[string]string{"top_p": copilotRefusal("top_p"), "reasoning_effort": groqRefusal("reasoning_effort")},
 			nil,
 			[]string{"reasoningEffort is not supported by openai/gpt-4o and was left out", "topP is not supported by openai/gpt-4o and was left out"},
 		},
 		"on the caller's own wire": {
-			wire.OpenAIChat, `{"messages":[{"role":"user","content":"hi"}],"top_p":0.9,"x":1}`, map[string]string{"top_p": openAIRefusal("top_p", "unsupported_parameter")},
+			wire.OpenAIChat, `{"messages":[{"role":"user","content":"hi"}],"top_p":0.9,"x":1}`,
+			map[string]string{"top_p": openAIRefusal("top_p", "unsupported_parameter")},
 			[]string{"top_p,x", "x"},
 			[]string{"top_p is not supported by openai/gpt-4o and was left out"},
 		},
 		"the limit's other name": {
 			wire.Native, `{"messages":[{"role":"user","content":"hi"}],"maxTokens":5}`,
 			map[string]string{"max_tokens": `{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.","param":"max_tokens","code":"unsupported_parameter"}`},
-			[]string{"max_tokens", "max_completion_tokens"}, nil,
+			[]string{"max_tokens", "max_completion_tokens"},
+			nil,
 		},
 		"the limit's old name": {
 			wire.OpenAIChat, `{"messages":[{"role":"user","content":"hi"}],"max_completion_tokens":5}`,
 			map[string]string{"max_completion_tokens": `{"message":"Unrecognized request argument supplied: 'max_completion_tokens'"}`},
-			[]string{"max_completion_tokens", "max_tokens"}, nil,
+			[]string{"max_completion_tokens", "max_tokens"},
+			nil,
 		},
 		"one of both limits": {
 			wire.OpenAIChat, `{"messages":[{"role":"user","content":"hi"}],"max_completion_tokens":5,"max_tokens":5}`,
 			map[string]string{"max_tokens": openAIRefusal("max_tokens", "unsupported_parameter")},
-			[]string{"max_completion_tokens,max_tokens", "max_completion_tokens"}, nil,
+			[]string{"max_completion_tokens,max_tokens", "max_completion_tokens"},
+			nil,
 		},
 	} {
 		for _, stream := range []bool{false, true} {

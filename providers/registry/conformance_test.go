@@ -1,7 +1,11 @@
 package registry
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/sluice-llm/sluice/config"
 	"github.com/sluice-llm/sluice/internal/conformance"
@@ -32,6 +36,22 @@ func withKey(_ *testing.T, p *config.Provider) {
 	p.APIKeyEnv, p.APIKey = "SOME_API_KEY", config.NewSecret(secret)
 }
 
+// withLogin puts the key into an auth.json of OpenCode's, as if an hour ago.
+func withLogin(model string) func(*testing.T, *config.Provider) {
+	return func(t *testing.T, p *config.Provider) {
+		t.Helper()
+		p.CredentialsFile = filepath.Join(t.TempDir(), "auth.json")
+		p.Models = map[string]string{subjects.TierStandard: model}
+		login, at := `{"github-copilot":{"type":"oauth","refresh":"`+secret+`","access":"`+secret+`","expires":0}}`, time.Now().Add(-time.Hour)
+		if err := errors.Join(os.WriteFile(p.CredentialsFile, []byte(login), 0o600), os.Chtimes(p.CredentialsFile, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// copilotHeaders say what is true of a request; see package copilot.
+var copilotHeaders = []string{"X-Github-Api-Version", "X-Initiator", "Copilot-Vision-Request"}
+
 // Capabilities that only an API of the openai-chat form can have.
 const chatAlone = wire.NeedDocuments | wire.NeedAudio | wire.NeedChoices | wire.NeedLogProbs | wire.NeedOpenAIChat
 
@@ -47,8 +67,15 @@ func TestConformance(t *testing.T) {
 	for _, c := range []conformance.Case{
 		{ID: "openai", Model: "gpt-4.1", BasePath: "/v1", Secret: secret, Make: made("openai", withKey), Voice: vendors.OpenAI{Base: "/v1"}},
 		{ID: "custom", Model: "local/model:Q4", BasePath: "/api/v1", Make: made("custom", nil), Voice: vendors.OpenAI{Base: "/api/v1", KeyOptional: true}},
-		{ID: "anthropic", Model: "claude-sonnet-4-5", BasePath: "/v1", Secret: secret, Make: made("anthropic", withKey), Voice: vendors.Anthropic{Base: "/v1"}, Cannot: chatAlone | wire.NeedJSONMode, Header: []string{"Anthropic-Version", "X-Api-Key"}},
-		{ID: "anthropic", Model: "claude-opus-5", BasePath: "/v1", Secret: secret, Make: made("anthropic", withKey), Voice: vendors.Anthropic{Base: "/v1"}, Cannot: chatAlone | wire.NeedJSONMode, Header: []string{"Anthropic-Version", "X-Api-Key"}},
+		{ID: "copilot", Model: "claude-sonnet-4.5", Secret: secret, Login: true, Make: made("copilot", withLogin("claude-sonnet-4.5")), Voice: vendors.OpenAI{Host: vendors.HostCopilot}, Cannot: chatAlone | wire.NeedImageURLs | wire.NeedJSONMode | wire.NeedJSONSchema, Header: copilotHeaders},
+		{ID: "copilot", Model: "gpt-5-mini", Secret: secret, Login: true, Make: made("copilot", withLogin("gpt-5-mini")), Voice: vendors.OpenAI{Host: vendors.HostCopilot}, Cannot: chatAlone | wire.NeedImageURLs, Header: copilotHeaders},
+		{ID: "groq", Model: "openai/gpt-oss-120b", BasePath: "/openai/v1", Secret: secret, Make: made("groq", withKey), Voice: vendors.OpenAI{Host: vendors.HostGroq, Base: "/openai/v1"}, Cannot: chatAlone},
+		{ID: "github-models", Model: "openai/gpt-4.1", BasePath: "/inference", Secret: secret, Make: made("github-models", withKey), Voice: vendors.OpenAI{Host: vendors.HostGitHubModels, Base: "/inference"}, Cannot: chatAlone, Kinds: map[vendors.Fault]subjects.Kind{
+			vendors.Forbidden: subjects.KindProviderUnavailable, // it is about one model
+		}},
+		{ID: "dmr", Model: "ai/llama3.2:3B-Q4_K_M", BasePath: "/engines/v1", Make: made("dmr", nil), Voice: vendors.OpenAI{Host: vendors.HostLlama, Base: "/engines/v1", KeyOptional: true}, Cannot: chatAlone&^wire.NeedLogProbs | wire.NeedImageURLs, NarrowsChoice: true},
+		{ID: "anthropic", Model: "claude-sonnet-4-5", BasePath: "/v1", Secret: secret, Make: made("anthropic", withKey), Voice: vendors.Anthropic{Base: "/v1"}, Cannot: chatAlone | wire.NeedJSONMode, Refuses: []string{"one stop"}, Header: []string{"Anthropic-Version", "X-Api-Key"}},
+		{ID: "anthropic", Model: "claude-opus-5", BasePath: "/v1", Secret: secret, Make: made("anthropic", withKey), Voice: vendors.Anthropic{Base: "/v1"}, Cannot: chatAlone | wire.NeedJSONMode, Refuses: []string{"one stop"}, Header: []string{"Anthropic-Version", "X-Api-Key"}},
 		{ID: "gemini", Model: "gemini-2.5-flash", BasePath: "/v1beta", Secret: secret, Make: made("gemini", withKey), Voice: vendors.Gemini{Base: "/v1beta", NoIDs: true}, Cannot: chatAlone | wire.NeedImageURLs, Refuses: []string{"schema and tools"}, Header: []string{"X-Goog-Api-Key"}},
 		{ID: "gemini", Model: "gemini-3.8-flash", BasePath: "/v1beta", Secret: secret, Make: made("gemini", withKey), Voice: vendors.Gemini{Base: "/v1beta"}, Cannot: chatAlone | wire.NeedImageURLs, Header: []string{"X-Goog-Api-Key"}},
 		{ID: "ollama", Model: "llama3.2:3b", Make: made("ollama", nil), Voice: vendors.Ollama{}, Cannot: chatAlone | wire.NeedImageURLs | wire.NeedToolChoice, Kinds: ollamaKinds},

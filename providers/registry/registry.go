@@ -10,7 +10,11 @@ import (
 	"github.com/sluice-llm/sluice/config"
 	"github.com/sluice-llm/sluice/providers"
 	"github.com/sluice-llm/sluice/providers/anthropic"
+	"github.com/sluice-llm/sluice/providers/copilot"
+	"github.com/sluice-llm/sluice/providers/dmr"
 	"github.com/sluice-llm/sluice/providers/gemini"
+	"github.com/sluice-llm/sluice/providers/githubmodels"
+	"github.com/sluice-llm/sluice/providers/groq"
 	"github.com/sluice-llm/sluice/providers/internal/rest"
 	"github.com/sluice-llm/sluice/providers/mock"
 	"github.com/sluice-llm/sluice/providers/ollama"
@@ -39,11 +43,23 @@ var build = map[string]func(*config.Provider, Options) providers.Provider{
 	config.KindOpenAI: func(c *config.Provider, o Options) providers.Provider {
 		return openai.New(c, rest.Options{Transport: o.Transport, Version: o.Version, KeyOptional: c.APIKeyEnv == ""})
 	},
+	"copilot": func(c *config.Provider, o Options) providers.Provider {
+		return copilot.New(c, rest.Options{Transport: o.Transport, Version: o.Version})
+	},
+	"groq": func(c *config.Provider, o Options) providers.Provider {
+		return groq.New(c, rest.Options{Transport: o.Transport, Version: o.Version})
+	},
 	"anthropic": func(c *config.Provider, o Options) providers.Provider {
 		return anthropic.New(c, rest.Options{Transport: o.Transport, Version: o.Version})
 	},
 	"gemini": func(c *config.Provider, o Options) providers.Provider {
 		return gemini.New(c, rest.Options{Transport: o.Transport, Version: o.Version})
+	},
+	"github-models": func(c *config.Provider, o Options) providers.Provider {
+		return githubmodels.New(c, rest.Options{Transport: o.Transport, Version: o.Version})
+	},
+	"dmr": func(c *config.Provider, o Options) providers.Provider {
+		return dmr.New(c, rest.Options{Transport: o.Transport, Version: o.Version})
 	},
 	"ollama": func(c *config.Provider, o Options) providers.Provider {
 		return ollama.New(c, rest.Options{Transport: o.Transport, Version: o.Version})

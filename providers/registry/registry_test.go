@@ -39,8 +39,10 @@ func TestEveryProviderIsThere(t *testing.T) {
 				t.Error(err)
 			}
 			continue
-		case "openai", "anthropic", "gemini", "ollama":
+		case "openai", "anthropic", "gemini", "groq", "github-models", "dmr", "ollama":
 			want = "no base URL"
+		case "copilot":
+			want = "set LLM_COPILOT_AUTH_FILE"
 		case "proxy":
 			want = "set LLM_CLI_PROXY_URL"
 		case "custom":
@@ -56,7 +58,7 @@ func TestEveryProviderIsThere(t *testing.T) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
-	if made["groq"].Capabilities() != 0 {
+	if made["claude-code"].Capabilities() != 0 {
 		t.Error("a stand-in can do something")
 	}
 }
