@@ -222,6 +222,9 @@ func (g *geminiWriter) assistant(m *subjects.Message, at int) *subjects.Error {
 	if _, err := g.content("assistant", m, at); err != nil {
 		return err
 	}
+	if g.calls == nil && len(m.ToolCalls) > 0 {
+		g.calls = map[string]string{}
+	}
 	for i := range m.ToolCalls {
 		c := &m.ToolCalls[i]
 		g.calls[c.ID] = c.Name

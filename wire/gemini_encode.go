@@ -21,7 +21,7 @@ const maxGeminiStop = 5
 // call), and else a PROVIDER_UNAVAILABLE of status 422, which moves the call on
 // to a provider that can say it (more than five stop sequences).
 func EncodeGemini(chat *Chat, model string) (body []byte, warnings []string, err error) {
-	g := &geminiWriter{chat: chat, model: geminiModelOf(model), calls: map[string]string{}}
+	g := &geminiWriter{chat: chat, model: geminiModelOf(model)}
 	size := 1024
 	for i := range chat.Messages {
 		size += 64 + geminiSize(&chat.Messages[i])
@@ -54,6 +54,7 @@ type geminiWriter struct {
 	model    geminiModel
 	dst      []byte
 	warnings []string
+	warned   map[string]bool
 
 	calls  map[string]string // the tool calls so far: id → name
 	open   string            // the kind of turn that is being written, "" = none
@@ -68,11 +69,13 @@ func (g *geminiWriter) without(field, by string) {
 }
 
 func (g *geminiWriter) warn(text string) {
-	for _, w := range g.warnings {
-		if w == text {
-			return
-		}
+	if g.warned[text] {
+		return
 	}
+	if g.warned == nil {
+		g.warned = map[string]bool{}
+	}
+	g.warned[text] = true
 	g.warnings = append(g.warnings, text)
 }
 

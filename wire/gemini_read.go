@@ -90,9 +90,9 @@ type geminiAnswer struct {
 	seen   bool   // a candidate came
 	calls  int
 	bytes  int64
-	ids    []string
-	left   []string // kinds of parts that have no place in the hub form
-	warned int      // how many of them the response names
+	ids    map[string]bool // of the calls so far
+	left   []string        // kinds of parts that have no place in the hub form
+	warned int             // how many of them the response names
 }
 
 // read takes one GenerateContentResponse. Its usage is noted before its parts are
@@ -251,10 +251,13 @@ func (a *geminiAnswer) call(fn raw) *subjects.ToolCall {
 			}
 		}
 	}
-	if c.ID == "" || slices.Contains(a.ids, c.ID) {
+	if c.ID == "" || a.ids[c.ID] {
 		c.ID = newCallID()
 	}
-	a.ids = append(a.ids, c.ID)
+	if a.ids == nil {
+		a.ids = map[string]bool{}
+	}
+	a.ids[c.ID] = true
 	a.calls++
 	return c
 }
