@@ -33,6 +33,8 @@ build: need-go ## Build bin/sluice
 test: need-go examples ## Run all tests with the race detector (PKG=./actors RUN=TestPool for some)
 	@go test -race -json -timeout 20m $(if $(RUN),-run '$(RUN)') $(PKG) | $(testcount)
 	@go test -json -run '^TestRevive$$' . | $(testcount) # see revive_test.go
+	@go test -json -run '^TestConformance$$/.*/.*/sizes' ./providers/registry | $(testcount) # see internal/conformance/race.go
+	@cd judge && go test -json ./... | (cd .. && $(testcount))
 
 examples: ## Install what the examples need, once, into ignored folders
 	@examples/install.sh
