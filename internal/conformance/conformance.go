@@ -46,7 +46,7 @@ type Setup struct {
 type Case struct {
 	// Make makes the provider, with the version Version. The suite closes it where
 	// it has a Close.
-	Make  func(t *testing.T, s Setup) providers.Provider
+	Make  func(t testing.TB, s Setup) providers.Provider
 	Voice vendors.Voice
 	// ID is the provider's name in errors.
 	ID string
