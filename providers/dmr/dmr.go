@@ -46,14 +46,7 @@ func pulled(cfg *config.Provider, list []byte) error {
 	if !models.IsArray() || models.Get("#").Int() > 0 {
 		return nil
 	}
-	model := "MODEL"
-	for _, tier := range []string{subjects.TierStandard, subjects.TierFast, subjects.TierPremium} {
-		if m := cfg.Models[tier]; m != "" {
-			model = m
-			break
-		}
-	}
-	return subjects.Errorf(subjects.KindProviderUnavailable, "no model is there; fetch one with `docker model pull %s`", model)
+	return subjects.Errorf(subjects.KindProviderUnavailable, "no model is there; fetch one with `docker model pull %s`", rest.SomeModel(cfg))
 }
 
 const logs = "`docker model logs` says more"

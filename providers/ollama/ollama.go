@@ -56,14 +56,7 @@ func pulled(cfg *config.Provider, models gjson.Result) error {
 	if cfg.APIKey.IsSet() || !models.Exists() || len(models.Array()) > 0 {
 		return nil
 	}
-	model := "MODEL"
-	for _, tier := range []string{subjects.TierStandard, subjects.TierFast, subjects.TierPremium} {
-		if m := cfg.Models[tier]; m != "" {
-			model = m
-			break
-		}
-	}
-	return subjects.Errorf(subjects.KindProviderUnavailable, "no model is there; fetch one with `ollama pull %s`", model)
+	return subjects.Errorf(subjects.KindProviderUnavailable, "no model is there; fetch one with `ollama pull %s`", rest.SomeModel(cfg))
 }
 
 // What the server says, lower-case: it has no codes.

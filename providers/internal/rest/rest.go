@@ -275,6 +275,17 @@ func (p *Provider) at(base *url.URL, ex *Exchange) *url.URL {
 	return &u
 }
 
+// SomeModel is a model that the configuration names for a tier, to stand in a
+// hint; "MODEL" where it names none.
+func SomeModel(cfg *config.Provider) string {
+	for _, tier := range []string{subjects.TierStandard, subjects.TierFast, subjects.TierPremium} {
+		if m := cfg.Models[tier]; m != "" {
+			return m
+		}
+	}
+	return "MODEL"
+}
+
 // request puts an exchange on its way.
 func (p *Provider) request(token Token, base *url.URL, ex *Exchange, model string) *httpx.Request {
 	r := &httpx.Request{URL: p.at(base, ex), Body: ex.Body, Header: ex.Header, Model: model}
