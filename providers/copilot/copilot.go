@@ -3,16 +3,17 @@
 // is no exchange for a token of GitHub's own editors.
 //
 // Nothing says that the caller is another client than Sluice: no Editor-Version,
-// no Copilot-Integration-Id, no intent of an editor. GitHub may refuse a program
-// or a model for that, and is then told to be right: it is an error, and never a
-// reason to dress up. Of OpenCode's headers three are kept, which say what is true
-// of a request: X-Initiator (who speaks in its last turn: a person's turn counts
-// against the plan's requests, and so does every turn of unknown origin),
-// Copilot-Vision-Request (there are images in it) and X-GitHub-Api-Version (the
-// form that this package was written against).
+// no Copilot-Integration-Id, no intent of an editor. Where GitHub refuses a program
+// or a model for that, it is an error, and never a reason to dress up. Of OpenCode's
+// headers three are kept, which say what is true of a request: X-Initiator (who
+// speaks in its last turn: a person's turn counts against the plan's requests, and
+// so does every turn of unknown origin), Copilot-Vision-Request (there are images in
+// it) and X-GitHub-Api-Version (the form that this package was written against).
 //
-// A Claude model's whole answer comes with its text and each tool call in a choice
-// of its own, though one choice was asked for: they are put together.
+// Usage comes in a stream's last chunk without being asked for, and by default the
+// configuration does not ask. A Claude model's whole answer comes with its text and
+// each tool call in a choice of its own, though one choice was asked for: they are
+// put together.
 package copilot
 
 import (
@@ -51,9 +52,7 @@ func New(cfg *config.Provider, o rest.Options) *openai.Provider {
 	}
 	o.Header = http.Header{"X-Github-Api-Version": {apiVersion}}
 	o.Refine = refine
-	quiet := *cfg
-	quiet.StreamUsage = false // usage comes in the last chunk, unasked (WIRE.md B.2)
-	return openai.NewDialect(&quiet, o, openai.Dialect{Prepare: prepare, Mend: mend})
+	return openai.NewDialect(cfg, o, openai.Dialect{Prepare: prepare, Mend: mend})
 }
 
 // keepsFormat reports whether a model answers in the JSON that was asked for.

@@ -47,7 +47,7 @@ func configFor(t testing.TB, url string) *config.Provider {
 	file := filepath.Join(t.TempDir(), "auth.json")
 	login(t, file, entry(token, ""))
 	return &config.Provider{
-		ID: "copilot", BaseURL: url, CredentialsFile: file, StreamUsage: true, IdleTimeout: time.Minute,
+		ID: "copilot", BaseURL: url, CredentialsFile: file, IdleTimeout: time.Minute,
 		Models: map[string]string{"fast": "claude-haiku-4.5"},
 	}
 }
@@ -111,7 +111,8 @@ func TestWhatIsSent(t *testing.T) {
 	}
 }
 
-// TestStream: no stream_options are sent, and the usage of the last chunk is read.
+// TestStream: as configured by default no stream_options are sent, and the usage of
+// the last chunk is read.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	p := fake(t, func(w http.ResponseWriter, r *http.Request) {
