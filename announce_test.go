@@ -419,3 +419,53 @@ func TestProviderRole(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestOutsideOnTwoNodes: every node hears an announcement and calls the program
+// itself, also one that hosts other providers only and has another's NATS server.
+func TestOutsideOnTwoNodes(t *testing.T) {
+	const secret = "SLUICE_NODE_PASSWORD=a-password-of-nodes"
+	host := bare(t, sluice.WithEnviron([]string{secret}))
+	asked := sluicetest.Start(t, sluice.WithNATSURL(host.NATSURL()), sluice.WithProviders([]string{"openai"}), sluice.WithEnviron([]string{secret}))
+	p := outsider(t, host, "reverse", reverse)
+	if refusal := p.announce(reverseModels); refusal != nil {
+		t.Fatal(refusal)
+	}
+	until(t, host, "the announcement", available("reverse"))
+	until(t, asked, "the announcement on the other node", available("reverse"))
+	for _, node := range []*sluice.Node{host, asked} {
+		req := ask("hello")
+		req.Model = "reverse/rev-2"
+		res, err := subjects.CallStream(t.Context(), node.Client(), subjects.ClassInteractive, req, func(subjects.Event) error { return nil })
+		if err != nil || res.Content != "olleh" || len(recentRows(t.Context(), t, node.Client())) == 0 {
+			t.Errorf("%+v, %v", res, err)
+		}
+		h := until(t, node, "pools", func(*subjects.Health) bool { return true })
+		if h.Pools["reverse/rev-2"].Granted != 1 {
+			t.Errorf("the slots are not the asking node's: %+v", h.Pools)
+		}
+	}
+	p.nc.Close()
+	req := ask("hello")
+	req.Provider = "reverse"
+	_, err := subjects.Call(t.Context(), asked.Client(), subjects.ClassInteractive, req)
+	if e := subjects.AsError(err); e == nil || e.Kind != subjects.KindProviderUnavailable || !strings.Contains(e.Message, "nobody listens on llm.provider.reverse.complete") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestOutsideLocal: a program that says it is local serves where the content must
+// stay on this side.
+func TestOutsideLocal(t *testing.T) {
+	node := bare(t, sluice.WithEnviron([]string{"SEMANTIC_ANALYSIS_MODE=local"}))
+	p := outsider(t, node, "reverse", reverse)
+	far := outsider(t, node, "far", reverse)
+	_ = p.announce(`"local":true,"models":["rev"]`)
+	_ = far.announce(`"models":["rev"]`)
+	until(t, node, "both", func(h *subjects.Health) bool { return h.Providers["reverse"].Available && h.Providers["far"].Available })
+	req := ask("hello")
+	req.Provider, req.Privacy = "far", "local"
+	res, err := subjects.Call(t.Context(), node.Client(), subjects.ClassInteractive, req)
+	if err != nil || res.Provider != "reverse" || !res.Local || res.CostUSD == nil || *res.CostUSD != 0 || res.Attempts[0].Reason != "mode" {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
