@@ -219,6 +219,7 @@ func brokenAnswers(t *testing.T, c *Case) {
 		bodies["event, broken"] = "data: {oops\n\n"
 		bodies["event, empty object"] = "data: {}\n\n"
 		bodies["event, no JSON"] = "data: hello\n\n"
+		bodies["event named error"] = "event: error\ndata: {\"type\":\"error\",\"message\":\"boom\"}\n\n"
 		bodies["event, other"] = "event: surprise\ndata: 5\n\n"
 	}
 	for name, body := range bodies {

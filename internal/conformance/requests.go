@@ -40,6 +40,12 @@ type requestCase struct {
 	needs wire.Need
 }
 
+// copied is what is asked, to be added to.
+func (rc requestCase) copied() *vendors.Seen {
+	ask := rc.ask
+	return &ask
+}
+
 func requestCases() map[string]requestCase {
 	calls := []vendors.Call{
 		{ID: "call_a1", Name: "get_weather", Arguments: `{"city":"Zürich"}`},
@@ -68,6 +74,10 @@ func requestCases() map[string]requestCase {
 		"tool without schema": {vendors.Seen{Messages: turns(user("Time?")), Tools: []vendors.Tool{{Name: "now", Description: "The time."}}}, needTools},
 		"tool results":        {vendors.Seen{Messages: append(turns(user("Weather and time?"), asked), results...), Tools: tools()}, needTools},
 		"after tool results":  {vendors.Seen{Messages: append(append(turns(user("Weather and time?"), asked), results...), model("Fine."), user("Thanks!")), Tools: tools()}, needTools},
+		"results, then any":   {vendors.Seen{System: "Be kind.", Messages: append(turns(user("Weather and time?"), asked), results...), Tools: tools(), ToolChoice: "required", Stop: []string{"END"}}, needTools | wire.NeedToolChoice},
+		"results, then one":   {vendors.Seen{Messages: append(turns(user("Weather and time?"), asked), results...), Tools: tools(), ToolChoice: "name:get_time"}, needTools | wire.NeedToolChoice},
+		"results, then none":  {vendors.Seen{Messages: append(turns(user("Weather and time?"), asked), results...), Tools: tools(), ToolChoice: "none"}, needTools},
+		"image, JSON schema":  {vendors.Seen{System: "Be kind.", Messages: turns(picture), Format: "json_schema", Schema: schema, Stop: []string{"END", "4,"}}, wire.NeedImages | wire.NeedJSONSchema},
 		"text with a call":    {vendors.Seen{Messages: turns(user("Weather?"), spoken, results[0]), Tools: tools()}, needTools},
 		"image":               {vendors.Seen{Messages: turns(picture)}, wire.NeedImages},
 		"images":              {vendors.Seen{Messages: turns(picture, model("A dot."), pictures)}, wire.NeedImages},

@@ -56,19 +56,10 @@ func steering(t *testing.T, c *Case) {
 				if st.more != nil && f.wire != wire.OpenAIChat {
 					continue
 				}
-				ask := hello()
-				if st.ask != nil {
-					st.ask(ask)
+				r.steer(f, &st, hello())
+				if c.can(needTools) { // which no wire can take over as it is
+					r.steer(f, &st, requestCases()["tool results"].copied())
 				}
-				if ask.Tools != nil && !c.can(needTools) {
-					continue
-				}
-				g := r.call(t.Context(), f, f.body(ask, st.more), nil)
-				if g.err != nil {
-					t.Errorf("%s: %v", f, g.err)
-					continue
-				}
-				r.carriedOrWarned(f, &st, g.resp)
 			}
 		})
 	}
@@ -94,6 +85,23 @@ func steering(t *testing.T, c *Case) {
 			more = steers()[6].more
 		}
 	})
+}
+
+// steer asks for one thing beside ask.
+func (r *room) steer(f form, st *steer, ask *vendors.Seen) {
+	r.t.Helper()
+	if st.ask != nil {
+		st.ask(ask)
+	}
+	if ask.Tools != nil && !r.c.can(needTools) {
+		return
+	}
+	g := r.call(r.t.Context(), f, f.body(ask, st.more), nil)
+	if g.err != nil {
+		r.t.Errorf("%s: %v", f, g.err)
+		return
+	}
+	r.carriedOrWarned(f, st, g.resp)
 }
 
 func (r *room) carriedOrWarned(f form, st *steer, resp *wire.Response) {
