@@ -83,14 +83,6 @@ func (e *anthropicEncoder) notOn(what, instead string) {
 	e.warn(what + " is not supported by " + printable(e.model.id) + instead)
 }
 
-// cannot is the error for what the API, or this model, is known to refuse: nothing
-// is sent, and another provider may do it. 422 says that it is about this request.
-func cannot(format string, args ...any) *subjects.Error {
-	err := subjects.Errorf(subjects.KindProviderUnavailable, format, args...)
-	err.HTTPStatus = subjects.KindCapabilityMissing.Status()
-	return err
-}
-
 func (e *anthropicEncoder) sizeHint() int {
 	n := 1024
 	for i := range e.chat.Messages {

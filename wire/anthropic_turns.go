@@ -203,9 +203,7 @@ func (b *blocks) message(i int) *subjects.Error {
 		return err
 	}
 	for j := range m.ToolCalls {
-		if err := b.toolUse(i, j, &m.ToolCalls[j]); err != nil {
-			return err
-		}
+		b.toolUse(&m.ToolCalls[j])
 	}
 	return nil
 }
@@ -273,22 +271,16 @@ func (b *blocks) image(place string, p *subjects.Part) *subjects.Error {
 	return nil
 }
 
-func (b *blocks) toolUse(i, j int, c *subjects.ToolCall) *subjects.Error {
-	input := strings.TrimSpace(c.Arguments)
-	if input == "" {
-		input = "{}"
-	}
-	if _, problem := check(input); problem != "" || input[0] != '{' {
-		return invalid("messages["+strconv.Itoa(i)+"].toolCalls["+strconv.Itoa(j)+"].arguments",
-			"is not a JSON object, which anthropic wants; send the arguments as the model wrote them")
-	}
+func (b *blocks) toolUse(c *subjects.ToolCall) {
 	b.begin()
 	b.e.dst = append(b.e.dst, `"type":"tool_use"`...)
 	b.e.dst = appendText(b.e.dst, "id", toolID(c.ID))
 	b.e.dst = appendText(b.e.dst, "name", c.Name)
-	b.e.dst = append(appendKey(b.e.dst, "input"), input...)
+	text := false
+	if b.e.dst, text = appendArguments(appendKey(b.e.dst, "input"), c.Arguments); text {
+		b.e.warn(asText("anthropic"))
+	}
 	b.end()
-	return nil
 }
 
 // result writes a tool message as a tool_result block.

@@ -17,6 +17,9 @@ var Efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max
 // onlyOpenAI are the needs that have no place in the hub form.
 const onlyOpenAI = NeedChoices | NeedLogProbs | NeedAudio | NeedDocuments | NeedOpenAIChat
 
+// maxLeft bounds the fields of Chat.Left that are named.
+const maxLeft = 32
+
 // Chat returns the request in the hub form, decoded on the first call. What
 // the hub form cannot carry is refused where the answer would be another
 // without it, and else named in Chat.Left.
@@ -72,9 +75,14 @@ func chatFromOpenAI(body []byte) (*Chat, error) {
 		}
 	}
 	for f := range view(body).fields() {
-		if !slices.Contains(oaCarried, f.Key) && !f.Value.isNull() {
-			c.Left = append(c.Left, printable(f.Key))
+		if slices.Contains(oaCarried, f.Key) || f.Value.isNull() {
+			continue
 		}
+		if len(c.Left) == maxLeft {
+			c.Left = append(c.Left, "every further unknown field")
+			break
+		}
+		c.Left = append(c.Left, printable(f.Key))
 	}
 	return c, nil
 }

@@ -244,18 +244,13 @@ func (g *geminiWriter) assistant(m *subjects.Message, at int) *subjects.Error {
 	return nil
 }
 
-// arguments appends a call's arguments, which must be an object here. Another
-// model may have written something else; it is shown as it was.
+// arguments appends a call's arguments.
 func (g *geminiWriter) arguments(dst []byte, args string) []byte {
-	args = strings.TrimSpace(args)
-	switch {
-	case args == "":
-		return append(dst, "{}"...)
-	case isObject(args):
-		return append(dst, args...)
+	dst, text := appendArguments(dst, args)
+	if text {
+		g.warn(asText("gemini"))
 	}
-	g.warn("a tool call's arguments that are no JSON object were sent to gemini as text")
-	return append(appendText(append(dst, '{'), "arguments", args), '}')
+	return dst
 }
 
 // result writes a tool's answer. Its name is that of the call which it answers.

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"math"
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -83,9 +82,7 @@ func (g *geminiWriter) warn(text string) {
 // while another provider may: the kind that moves on without a retry. Its status
 // tells that it is the request and not the provider that stands in the way.
 func (g *geminiWriter) cannot(what string) *subjects.Error {
-	e := subjects.Errorf(subjects.KindProviderUnavailable, "%s cannot take %s; another provider may", g.model.id, what)
-	e.HTTPStatus = http.StatusUnprocessableEntity
-	return e
+	return cannot("%s cannot take %s; another provider may", g.model.id, what)
 }
 
 // limits finds what the API or the model is known to refuse.

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,9 +79,7 @@ func (o *ollamaBody) left(what string) { o.warn(what + " is not supported by oll
 // cannot is the error for what the API has no way to say, while another
 // provider may: the kind that moves on without a retry.
 func (o *ollamaBody) cannot(what string) error {
-	e := subjects.Errorf(subjects.KindProviderUnavailable, "ollama cannot %s; another provider may", what)
-	e.HTTPStatus = http.StatusUnprocessableEntity
-	return e
+	return cannot("ollama cannot %s; another provider may", what)
 }
 
 func (o *ollamaBody) messages() error {
@@ -218,20 +215,10 @@ func (o *ollamaBody) calls(calls []subjects.ToolCall) {
 	o.dst = append(o.dst, ']')
 }
 
-// arguments writes a call's arguments, which are an object here. Another model
-// may have written something else; it is shown as it was.
-func (o *ollamaBody) arguments(text string) {
-	o.dst = appendKey(o.dst, "arguments")
-	text = strings.TrimSpace(text)
-	_, problem := check(text)
-	switch {
-	case text == "":
-		o.dst = append(o.dst, "{}"...)
-	case problem == "" && text[0] == '{':
-		o.dst = append(o.dst, text...)
-	default:
-		o.warn("a tool call's arguments that are no JSON object were sent to ollama as text")
-		o.dst = append(appendText(append(o.dst, '{'), "arguments", text), '}')
+func (o *ollamaBody) arguments(args string) {
+	text := false
+	if o.dst, text = appendArguments(appendKey(o.dst, "arguments"), args); text {
+		o.warn(asText("ollama"))
 	}
 }
 
