@@ -469,3 +469,30 @@ func TestOutsideLocal(t *testing.T) {
 		t.Errorf("%+v, %v", res, err)
 	}
 }
+
+// TestOutsideLeaves: a program that has unsubscribed gets no new call and still
+// answers the ones it has.
+func TestOutsideLeaves(t *testing.T) {
+	node := bare(t)
+	held := make(chan *nats.Msg, 1)
+	p := outsider(t, node, "reverse", func(_ *program, m *nats.Msg) {
+		_ = m.Sub.Unsubscribe()
+		held <- m
+	})
+	_ = p.announce(reverseModels)
+	until(t, node, "the announcement", available("reverse"))
+	done := make(chan error)
+	go func() {
+		res, err := subjects.Call(t.Context(), node.Client(), subjects.ClassInteractive, ask("hello"))
+		if err == nil && res.Content != "olleh" {
+			err = errors.New(res.Content)
+		}
+		done <- err
+	}()
+	m := <-held
+	until(t, node, "its leaving", func(h *subjects.Health) bool { return !h.Providers["reverse"].Available })
+	reverse(p, m)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
