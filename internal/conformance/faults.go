@@ -160,6 +160,9 @@ func errorsInStream(t *testing.T, c *Case) {
 	answer := &vendors.Answer{Pieces: []string{"one ", "two ", "three ", "four"}, Usage: vendors.Usage{Fresh: 5, Output: 4}}
 	all := c.Voice.Events(&vendors.Seen{Model: c.Model, Stream: true, StreamUsage: true}, answer)
 	middle := piecesUpTo(all, "two ")
+	if !c.Voice.Traits().Lines {
+		t.Run("by its name", r.namedError)
+	}
 	for _, fault := range vendors.Faults() {
 		if c.Voice.InStream(fault) == nil {
 			continue
@@ -180,6 +183,18 @@ func errorsInStream(t *testing.T, c *Case) {
 					r.accounted(f, g)
 				}
 			})
+		}
+	}
+}
+
+// namedError: an event with the name error is one, whatever its body looks like.
+func (r *room) namedError(t *testing.T) {
+	const flat = `{"type":"rate_limit_error","code":"rate_limit_exceeded","message":"slow down"}`
+	r.t = t
+	for _, f := range forms {
+		if f.stream {
+			r.Next(vendors.Script{Body: []byte("event: error\ndata: " + flat + "\n\n")})
+			r.failed(f, r.call(t.Context(), f, f.body(hello(), nil), nil), subjects.KindRateLimited)
 		}
 	}
 }
@@ -219,7 +234,6 @@ func brokenAnswers(t *testing.T, c *Case) {
 		bodies["event, broken"] = "data: {oops\n\n"
 		bodies["event, empty object"] = "data: {}\n\n"
 		bodies["event, no JSON"] = "data: hello\n\n"
-		bodies["event named error"] = "event: error\ndata: {\"type\":\"error\",\"message\":\"boom\"}\n\n"
 		bodies["event, other"] = "event: surprise\ndata: 5\n\n"
 	}
 	for name, body := range bodies {
