@@ -16,6 +16,7 @@ type NativeReader struct {
 	Strict bool
 
 	resp     Response
+	ev       Event // the one that is yielded, and used again
 	provider string
 	calls    int
 	text     bool // some text has come
@@ -26,7 +27,7 @@ type NativeReader struct {
 // Event takes one event and yields what it says. An error event is returned, and
 // kept for Failed. The text of a result is yielded where no delta came before it,
 // and so are its tool calls: a party that does not stream answers with the result
-// alone.
+// alone. An event is valid until yield returns.
 func (r *NativeReader) Event(data []byte, yield func(*Event) error) error {
 	v := view(data)
 	if !v.isObject() || !ValidJSON(data) {
@@ -73,7 +74,8 @@ func (r *NativeReader) delta(text string, yield func(*Event) error) error {
 	}
 	r.text = true
 	r.resp.OutputBytes += int64(len(text))
-	return yield(&Event{Text: strings.Clone(text)})
+	r.ev = Event{Text: strings.Clone(text)}
+	return yield(&r.ev)
 }
 
 func (r *NativeReader) toolCall(v raw, yield func(*Event) error) error {
@@ -87,7 +89,8 @@ func (r *NativeReader) toolCall(v raw, yield func(*Event) error) error {
 func (r *NativeReader) call(call *subjects.ToolCall, yield func(*Event) error) error {
 	r.calls++
 	r.resp.OutputBytes += int64(len(call.Name) + len(call.Arguments))
-	return yield(&Event{ToolCall: call})
+	r.ev = Event{ToolCall: call}
+	return yield(&r.ev)
 }
 
 func (r *NativeReader) result(data []byte, yield func(*Event) error) error {

@@ -54,6 +54,7 @@ type Provider struct {
 	subject string
 	has     wire.Need
 	streams bool
+	silence error // of a stream that sends nothing
 }
 
 var _ providers.Provider = (*Provider)(nil)
@@ -63,6 +64,7 @@ func New(cfg *config.Provider, o Options) *Provider {
 	has := wire.Needs(cfg.Capabilities) & wire.NativeNeeds
 	p := &Provider{cfg: cfg, o: o, subject: subjects.Provider(cfg.ID), streams: has&wire.NeedStreaming != 0}
 	p.has = has | wire.NeedStreaming // a whole answer is given as a stream of one event
+	p.silence = subjects.Errorf(subjects.KindProvider, "the program sent nothing for %s in the middle of a stream", cfg.IdleTimeout)
 	if p.o.Alive == nil {
 		p.o.Alive = func() error { return nil }
 	}
@@ -203,7 +205,7 @@ func (s *stream) message(m *subjects.Msg) error {
 	if s.r.Whole() {
 		s.w.expect(endWait, errNoEnd)
 	} else {
-		s.w.expect(s.p.cfg.IdleTimeout, subjects.Errorf(subjects.KindProvider, "the program sent nothing for %s in the middle of a stream", s.p.cfg.IdleTimeout))
+		s.w.expect(s.p.cfg.IdleTimeout, s.p.silence)
 	}
 	return err
 }
@@ -223,8 +225,9 @@ type watch struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{}
 
-	mu   sync.Mutex // guards idle
+	mu   sync.Mutex // guards idle and why
 	idle *time.Timer
+	why  error // what idle ends the call with
 }
 
 func (p *Provider) watch(ctx context.Context) *watch {
@@ -253,13 +256,21 @@ func (p *Provider) watch(ctx context.Context) *watch {
 func (w *watch) expect(d time.Duration, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.idle != nil {
+	w.why = err
+	switch {
+	case d <= 0 && w.idle != nil:
 		w.idle.Stop()
-		w.idle = nil
+	case d > 0 && w.idle == nil:
+		w.idle = time.AfterFunc(d, w.fire)
+	case d > 0:
+		w.idle.Reset(d)
 	}
-	if d > 0 {
-		w.idle = time.AfterFunc(d, func() { w.cancel(err) })
-	}
+}
+
+func (w *watch) fire() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cancel(w.why)
 }
 
 func (w *watch) stop() {
