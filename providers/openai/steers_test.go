@@ -76,15 +76,18 @@ func groqRefusal(field string) string {
 
 const steered = `{"messages":[{"role":"user","content":"hi"}],"temperature":0.2,"topP":0.9,"seed":7,"reasoningEffort":"low","maxTokens":5}`
 
+// refusedCase is a request and what its server refuses of it.
+type refusedCase struct {
+	wire     wire.Name
+	body     string
+	refused  map[string]string // field to refusal
+	requests []string
+	warnings []string
+}
+
 func TestRefusedSteersAreLeftOut(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		wire     wire.Name
-		body     string
-		refused  map[string]string // field to refusal
-		requests []string
-		warnings []string
-	}{
+	for name, tc := range map[string]refusedCase{
 		"none refused": {wire.Native, steered, nil, []string{"max_tokens,reasoning_effort,seed,temperature,top_p"}, nil},
 		"one, by its param": {
 			wire.Native, steered,
@@ -126,40 +129,45 @@ func TestRefusedSteersAreLeftOut(t *testing.T) {
 		for _, stream := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, stream), func(t *testing.T) {
 				t.Parallel()
-				s := &strict{refuse: func(body map[string]json.RawMessage) string {
-					for field, refusal := range tc.refused {
-						if body[field] != nil {
-							return refusal
-						}
-					}
-					return ""
-				}}
-				p := fake(t, s.ServeHTTP)
-				for round := range 2 { // the second call knows what the first learned
-					var resp *wire.Response
-					var err error
-					j := job(t, tc.wire, tc.body)
-					if stream {
-						resp, err = p.Stream(t.Context(), j, func(*wire.Event) error { return nil })
-					} else {
-						resp, err = p.Complete(t.Context(), j)
-					}
-					if err != nil {
-						t.Fatal(err)
-					}
-					slices.Sort(resp.Warnings)
-					if !slices.Equal(resp.Warnings, tc.warnings) {
-						t.Errorf("warnings %q, want %q", resp.Warnings, tc.warnings)
-					}
-					got := s.requests()
-					if round == 1 && len(got) != 1 {
-						t.Errorf("the second call made %q", got)
-					}
-					if round == 0 && tc.requests != nil && !slices.Equal(got, tc.requests) {
-						t.Errorf("requests %q, want %q", got, tc.requests)
-					}
-				}
+				tc.run(t, stream)
 			})
+		}
+	}
+}
+
+// run makes the call twice: the second knows what the first learned.
+func (tc *refusedCase) run(t *testing.T, stream bool) {
+	s := &strict{refuse: func(body map[string]json.RawMessage) string {
+		for field, refusal := range tc.refused {
+			if body[field] != nil {
+				return refusal
+			}
+		}
+		return ""
+	}}
+	p := fake(t, s.ServeHTTP)
+	for round := range 2 {
+		var resp *wire.Response
+		var err error
+		j := job(t, tc.wire, tc.body)
+		if stream {
+			resp, err = p.Stream(t.Context(), j, func(*wire.Event) error { return nil })
+		} else {
+			resp, err = p.Complete(t.Context(), j)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(resp.Warnings)
+		if !slices.Equal(resp.Warnings, tc.warnings) {
+			t.Errorf("warnings %q, want %q", resp.Warnings, tc.warnings)
+		}
+		got := s.requests()
+		if round == 1 && len(got) != 1 {
+			t.Errorf("the second call made %q", got)
+		}
+		if round == 0 && tc.requests != nil && !slices.Equal(got, tc.requests) {
+			t.Errorf("requests %q, want %q", got, tc.requests)
 		}
 	}
 }
