@@ -196,7 +196,7 @@ var faultNames = [...]string{
 
 func (f Fault) String() string { return faultNames[f] }
 
-// KeyMark, in the body of a fault, stands for the key that the request had. It is
+// KeyMark stands, in the body of a fault, for the key that the request had. It is
 // plain text inside a JSON string.
 const KeyMark = "{key}"
 
