@@ -84,7 +84,7 @@ func (a *assembler) take() []subjects.ToolCall {
 		p := &a.calls[i]
 		call := subjects.ToolCall{ID: p.id, Name: p.name, Arguments: string(p.args)}
 		if call.ID == "" {
-			call.ID = "call_" + strconv.Itoa(i)
+			call.ID = newCallID()
 		}
 		if strings.TrimSpace(call.Arguments) == "" {
 			call.Arguments = "{}"

@@ -3,7 +3,6 @@ package wire
 import (
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/sluice-llm/sluice/subjects"
@@ -184,8 +183,8 @@ func (n *nativeResult) isResult() bool {
 func (n *nativeResult) toolCalls() ([]subjects.ToolCall, error) {
 	var out []subjects.ToolCall
 	size := 0
-	for i, c := range n.calls.items() {
-		call, err := nativeCall(i, c)
+	for _, c := range n.calls.items() {
+		call, err := nativeCall(c)
 		if err != nil {
 			return nil, err
 		}
@@ -199,7 +198,7 @@ func (n *nativeResult) toolCalls() ([]subjects.ToolCall, error) {
 
 // nativeCall reads one tool call. One without an id gets one; empty arguments
 // are the empty object, and an object stands for its text.
-func nativeCall(i int, v raw) (subjects.ToolCall, error) {
+func nativeCall(v raw) (subjects.ToolCall, error) {
 	args := v.get("arguments")
 	call := subjects.ToolCall{ID: strings.Clone(v.get("id").str()), Name: strings.Clone(v.get("name").str()), Arguments: strings.Clone(args.str())}
 	if args.isObject() {
@@ -209,7 +208,7 @@ func nativeCall(i int, v raw) (subjects.ToolCall, error) {
 		return call, subjects.Errorf(subjects.KindProvider, "the answer has a tool call without a name")
 	}
 	if call.ID == "" {
-		call.ID = "call_" + strconv.Itoa(i)
+		call.ID = newCallID()
 	}
 	if strings.TrimSpace(call.Arguments) == "" {
 		call.Arguments = "{}"

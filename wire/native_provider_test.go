@@ -120,7 +120,7 @@ func TestReadNative(t *testing.T) {
 		"bare":             {body: `{"content":""}`, want: Response{}},
 		"empty usage":      {body: `{"content":"x","usage":{"totalTokens":9},"tokens":{}}`, want: Response{Text: "x", OutputBytes: 1}},
 		"absurd usage":     {body: `{"content":"x","usage":{"inputTokens":-4,"outputTokens":1e300}}`, want: Response{Text: "x", OutputBytes: 1, UsageKnown: true, Usage: subjects.Usage{OutputTokens: maxTokens, TotalTokens: maxTokens}}},
-		"arguments object": {body: `{"content":null,"toolCalls":[{"name":"f","arguments":{"x":[1]}},{"name":"g"}],"finishReason":"stop"}`, want: Response{FinishReason: "tool_calls", OutputBytes: 13, ToolCalls: []subjects.ToolCall{{ID: "call_0", Name: "f", Arguments: `{"x":[1]}`}, {ID: "call_1", Name: "g", Arguments: "{}"}}}},
+		"arguments object": {body: `{"content":null,"toolCalls":[{"name":"f","arguments":{"x":[1]}},{"name":"g"}],"finishReason":"stop"}`, want: Response{FinishReason: "tool_calls", OutputBytes: 13, ToolCalls: []subjects.ToolCall{{ID: made, Name: "f", Arguments: `{"x":[1]}`}, {ID: made, Name: "g", Arguments: "{}"}}}},
 		"own reason":       {body: `{"content":"x","finishReason":"end_turn"}`, want: Response{Text: "x", OutputBytes: 1, FinishReason: "stop"}},
 		"nameless call":    {body: `{"toolCalls":[{"id":"x"}]}`, err: "without a name"},
 		"no result":        {body: `{"text":"x"}`, err: "not a native result"},
@@ -138,6 +138,7 @@ func TestReadNative(t *testing.T) {
 				}
 				return
 			}
+			unmake(got.ToolCalls)
 			if err != nil || provider != tc.provider || !reflect.DeepEqual(*got, tc.want) {
 				t.Errorf("%+v %q, %v", got, provider, err)
 			}

@@ -79,7 +79,7 @@ func (r *NativeReader) delta(text string, yield func(*Event) error) error {
 }
 
 func (r *NativeReader) toolCall(v raw, yield func(*Event) error) error {
-	call, err := nativeCall(r.calls, v)
+	call, err := nativeCall(v)
 	if err != nil {
 		return err
 	}
