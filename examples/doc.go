@@ -1,6 +1,7 @@
 // Package examples holds programs that call Sluice, each under 40 lines, in the
-// languages that callers use. Its tests run every one of them against a live
-// node. They take their settings from the environment:
+// languages that callers use, and one that serves it (python/outside.py). Its
+// tests run every one of them against a live node. They take their settings from
+// the environment:
 //
 //	NATS_URL           where the node's NATS server is; default nats://127.0.0.1:4222
 //	SLUICE_URL         where the node's OpenAI route is; default http://127.0.0.1:12435/v1
@@ -9,4 +10,6 @@
 //	PROCESS            the name in the usage log
 //	PROVIDER, MODEL    an account to try first (NATS), a model (OpenAI SDK)
 //	STREAM             1 = print the answer as it comes
+//	NAME, CAPS, PAUSE  of python/outside.py: the provider's name, its calls at once,
+//	                   the seconds between two letters
 package examples
