@@ -6,7 +6,7 @@
 // is expired here is an error that says so.
 //
 // A token is kept until a minute before it expires, until the API refuses it or
-// the file changes (time, size or inode). A token that was refused is not given
+// the file changes (package loginfile). A token that was refused is not given
 // out again while the store still holds it, for five minutes at most: after that
 // the refusal may have been the API's passing mistake. Every reason why there is
 // no token is an error of its own, PROVIDER_UNAVAILABLE with one of the codes
@@ -16,10 +16,11 @@ package claudecred
 import (
 	"context"
 	"crypto/sha256"
-	"os"
+	"errors"
 	"time"
 
 	"github.com/sluice-llm/sluice/config"
+	"github.com/sluice-llm/sluice/providers/internal/loginfile"
 	"github.com/sluice-llm/sluice/providers/internal/rest"
 	"github.com/sluice-llm/sluice/subjects"
 )
@@ -76,7 +77,8 @@ type kept struct {
 	token  string
 	source string
 	till   time.Time // zero = it does not say when it expires
-	file   os.FileInfo
+	file   loginfile.State
+	stored bool // in the file, and not in the keychain
 }
 
 var _ rest.Credential = (*Reader)(nil)
@@ -120,7 +122,7 @@ func (r *Reader) Token(ctx context.Context) (rest.Token, error) {
 		}
 	}
 	if r.isRefused(r.kept.token) {
-		return rest.Token{}, unavailable(CodeRefused, "the API does not accept the token in %s; %s", r.kept.source, renew)
+		return rest.Token{}, unavailable(CodeRefused, "the API refused the token in %s; it is tried again when the login changes, or in %d minutes; %s", r.kept.source, int(refusedFor.Minutes()), renew)
 	}
 	return rest.Token{Secret: config.NewSecret(r.kept.token), Source: r.kept.source}, nil
 }
@@ -147,16 +149,7 @@ func (r *Reader) fresh() bool {
 	if k.token == "" || !k.till.IsZero() && !r.o.Now().Before(k.till.Add(-early)) {
 		return false
 	}
-	if k.file == nil {
-		return true
-	}
-	now, err := os.Stat(r.o.File)
-	return err == nil && unchanged(k.file, now)
-}
-
-// unchanged compares what a file system says of a file at two moments.
-func unchanged(a, b os.FileInfo) bool {
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && a.Mode() == b.Mode()
+	return !k.stored || k.file.Same(r.o.File)
 }
 
 // read looks in the keychain, unless a file is named, and then in the file.
@@ -181,23 +174,31 @@ func (r *Reader) read(ctx context.Context) (kept, error) {
 	if r.o.Named {
 		source = "the credentials file that is set for Sluice"
 	}
-	blob, info, err := readFile(r.o.File, source)
+	text, state, err := loginfile.Read(r.o.File)
 	if err != nil {
-		return kept{}, err
+		return kept{}, unread(err, source)
 	}
-	k, err := r.parse(blob, source)
-	k.file = info
+	k, err := r.parse(text, source)
+	k.file, k.stored = state, true
 	return k, err
 }
 
-// Changed returns what the credentials file looks like now: equal values mean
-// that nothing was written in between. It says nothing of a keychain.
-func (r *Reader) Changed() string {
-	info, err := os.Stat(r.o.File)
-	if err != nil {
-		return "none"
+// unread says what is in the way, and what can be done.
+func unread(err error, source string) error {
+	code, remedy := CodeUnreadable, "make it readable for the user that Sluice runs as"
+	var why *loginfile.Error
+	if errors.As(err, &why) {
+		switch why.Problem {
+		case loginfile.Missing:
+			return unavailable(CodeMissing, "not logged in: %s is not there; %s", source, login).WithCause(err)
+		case loginfile.Exposed:
+			code, remedy = CodePermissions, "chmod 600 it, and renew the login if anyone could have read it"
+		case loginfile.TooLarge:
+			code, remedy = CodeMalformed, "it cannot be Claude's; "+login
+		case loginfile.NotPlain, loginfile.Unreadable:
+		}
 	}
-	return stamp(info)
+	return unavailable(code, "%s %v; %s", source, err, remedy).WithCause(err)
 }
 
 func unavailable(code, format string, args ...any) *subjects.Error {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-llm/sluice/providers/internal/loginfile"
 	"github.com/sluice-llm/sluice/subjects"
 )
 
@@ -101,7 +102,7 @@ func TestReasons(t *testing.T) {
 		{name: "a token with a line end", text: blob("sk-ant-oat01-x\nX-Evil: 1", start.Add(time.Hour)), code: CodeMalformed},
 		{name: "expired", text: blob(secret, start), code: CodeExpired},
 		{name: "readable by others", text: good, code: CodePermissions, prepare: func(p string) error { return os.Chmod(p, 0o644) }},
-		{name: "too large", text: good + strings.Repeat(" ", maxFile), code: CodeMalformed},
+		{name: "too large", text: good + strings.Repeat(" ", loginfile.Max), code: CodeMalformed},
 		{name: "a folder", code: CodeUnreadable, prepare: func(p string) error { return os.Mkdir(p, 0o700) }},
 	} {
 		f := setup(t)
@@ -140,18 +141,11 @@ func TestKeptAndReadAnew(t *testing.T) {
 	f.gives("two")
 
 	// Less than a minute before its end it is read anew, and good until then.
-	before := f.Changed()
 	f.now = start.Add(time.Hour - 30*time.Second)
 	f.gives("two")
-	if f.Changed() != before {
-		t.Error("a file that did not change has changed")
-	}
 	f.now = start.Add(time.Hour)
 	f.fails(CodeExpired)
 	f.put(blob("three", start.Add(9*time.Hour)))
-	if f.Changed() == before {
-		t.Error("a file that changed has not")
-	}
 	f.gives("three")
 
 	if err := os.Chmod(f.file, 0o640); err != nil {
@@ -265,7 +259,6 @@ func TestManyAtOnce(t *testing.T) {
 				if err == nil {
 					f.Refused(token)
 				}
-				f.Changed()
 			}
 		})
 	}

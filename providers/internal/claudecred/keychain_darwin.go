@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os/exec"
 	"time"
+
+	"github.com/sluice-llm/sluice/providers/internal/loginfile"
 )
 
 // notFound is the exit status of security(1) where the keychain has no such entry
@@ -28,7 +30,7 @@ func systemKeychain(ctx context.Context) ([]byte, error) {
 		return nil, errors.New("it is locked or refuses: " + exit.Error())
 	case err != nil:
 		return nil, errors.New("it cannot be asked")
-	case len(out) > maxFile:
+	case len(out) > loginfile.Max:
 		return nil, errors.New("its entry is too large")
 	}
 	return bytes.TrimSpace(out), nil

@@ -1,0 +1,6 @@
+package claudecode
+
+import "syscall"
+
+// dieWithParent has the kernel kill the process when Sluice dies without a word.
+func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
