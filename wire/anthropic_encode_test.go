@@ -32,81 +32,84 @@ func anthropicBody(t *testing.T, w Name, model, body string, stream bool) (strin
 
 const userHi = `{"role":"user","content":"hi"}`
 
+const anthropicHi = `"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]`
+
 // Each case is a native request and the Messages request that says the same.
-func TestEncodeAnthropic(t *testing.T) {
-	t.Parallel()
-	const hi = `"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]`
-	for _, tc := range []struct {
-		name, model, in, want string
-		warnings              []string
-	}{
-		{
-			"the least", "claude-haiku-4-5", `{"messages":[` + userHi + `]}`,
-			`{"model":"claude-haiku-4-5","max_tokens":32000,` + hi + `}`, nil,
-		},
-		{
-			"what is carried", "claude-haiku-4-5",
-			`{"messages":[{"role":"system","content":"Be \"terse\"."},` + userHi + `],"temperature":0.2,"maxTokens":300,"stop":["END",""]}`,
-			`{"model":"claude-haiku-4-5","max_tokens":300,"system":[{"type":"text","text":"Be \"terse\"."}],` + hi + `,"temperature":0.2,"stop_sequences":["END"]}`,
-			nil,
-		},
-		{
-			"turns of one role are one, blank texts and turns are left out", "claude-haiku-4-5",
-			`{"messages":[{"role":"user","content":"a"},{"role":"user","content":[{"type":"text","text":" "},{"type":"text","text":"b"}]},
+var anthropicBodies = []struct {
+	name, model, in, want string
+	warnings              []string
+}{
+	{
+		"the least", "claude-haiku-4-5", `{"messages":[` + userHi + `]}`,
+		`{"model":"claude-haiku-4-5","max_tokens":32000,` + anthropicHi + `}`, nil,
+	},
+	{
+		"what is carried", "claude-haiku-4-5",
+		`{"messages":[{"role":"system","content":"Be \"terse\"."},` + userHi + `],"temperature":0.2,"maxTokens":300,"stop":["END",""]}`,
+		`{"model":"claude-haiku-4-5","max_tokens":300,"system":[{"type":"text","text":"Be \"terse\"."}],` + anthropicHi + `,"temperature":0.2,"stop_sequences":["END"]}`,
+		nil,
+	},
+	{
+		"turns of one role are one, blank texts and turns are left out", "claude-haiku-4-5",
+		`{"messages":[{"role":"user","content":"a"},{"role":"user","content":[{"type":"text","text":" "},{"type":"text","text":"b"}]},
 			 {"role":"assistant","content":""},{"role":"user","content":"c"},{"role":"assistant","content":"d"},{"role":"assistant","content":"e \n"}]}`,
-			`{"model":"claude-haiku-4-5","max_tokens":32000,"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"},{"type":"text","text":"c"}]},
+		`{"model":"claude-haiku-4-5","max_tokens":32000,"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"},{"type":"text","text":"c"}]},
 			 {"role":"assistant","content":[{"type":"text","text":"d"},{"type":"text","text":"e"}]}]}`, nil,
-		},
-		{
-			"tools, calls and results; results come first", "claude-sonnet-5-5",
-			`{"tools":[{"name":"get","description":"d","parameters":{"type":"object","properties":{}},"strict":true},{"name":"none"},{"name":"bare","parameters":{"properties":{"x":{}}}},{"name":"empty","parameters":{},"strict":false}],
+	},
+	{
+		"tools, calls and results; results come first", "claude-sonnet-5-5",
+		`{"tools":[{"name":"get","description":"d","parameters":{"type":"object","properties":{}},"strict":true},{"name":"none"},{"name":"bare","parameters":{"properties":{"x":{}}}},{"name":"empty","parameters":{},"strict":false}],
 			 "toolChoice":"auto","parallelToolCalls":false,
 			 "messages":[` + userHi + `,{"role":"assistant","content":"I look","toolCalls":[{"id":"a1","name":"get","arguments":" {\"q\": 1} "},{"id":"functions.get:0","name":"none","arguments":""}]},
 			 {"role":"user","content":"and?"},
 			 {"role":"tool","toolCallId":"a1","content":"42"},{"role":"tool","toolCallId":"functions.get:0","content":""}]}`,
-			`{"model":"claude-sonnet-5-5","max_tokens":32000,"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]},
+		`{"model":"claude-sonnet-5-5","max_tokens":32000,"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]},
 			 {"role":"assistant","content":[{"type":"text","text":"I look"},{"type":"tool_use","id":"a1","name":"get","input":{"q":1}},{"type":"tool_use","id":"functions_get_0_l6k2h60edjie","name":"none","input":{}}]},
 			 {"role":"user","content":[{"type":"tool_result","tool_use_id":"a1","content":[{"type":"text","text":"42"}]},{"type":"tool_result","tool_use_id":"functions_get_0_l6k2h60edjie"},{"type":"text","text":"and?"}]}],
 			 "tools":[{"name":"get","description":"d","input_schema":{"type":"object","properties":{}},"strict":true},{"name":"none","input_schema":{"type":"object"}},
 			 {"name":"bare","input_schema":{"type":"object","properties":{"x":{}}}},{"name":"empty","input_schema":{"type":"object"}}],
 			 "tool_choice":{"type":"auto","disable_parallel_tool_use":true}}`, nil,
-		},
-		{
-			"arguments that are no object", "claude-haiku-4-5",
-			`{"messages":[` + userHi + `,{"role":"assistant","content":"","toolCalls":[{"id":"1","name":"f","arguments":"[1]"},{"id":"2","name":"f","arguments":"{\"a\":"}]},{"role":"tool","toolCallId":"1","content":"x"},{"role":"tool","toolCallId":"2","content":"y"}]}`,
-			`{"model":"claude-haiku-4-5","max_tokens":32000,"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]},
+	},
+	{
+		"arguments that are no object", "claude-haiku-4-5",
+		`{"messages":[` + userHi + `,{"role":"assistant","content":"","toolCalls":[{"id":"1","name":"f","arguments":"[1]"},{"id":"2","name":"f","arguments":"{\"a\":"}]},{"role":"tool","toolCallId":"1","content":"x"},{"role":"tool","toolCallId":"2","content":"y"}]}`,
+		`{"model":"claude-haiku-4-5","max_tokens":32000,"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]},
 			 {"role":"assistant","content":[{"type":"tool_use","id":"1","name":"f","input":{"arguments":"[1]"}},{"type":"tool_use","id":"2","name":"f","input":{"arguments":"{\"a\":"}}]},
 			 {"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"x"}]},{"type":"tool_result","tool_use_id":"2","content":[{"type":"text","text":"y"}]}]}]}`,
-			[]string{"a tool call's arguments that are no JSON object were sent to anthropic as text"},
+		[]string{"a tool call's arguments that are no JSON object were sent to anthropic as text"},
+	},
+	{
+		"images", "claude-haiku-4-5",
+		`{"messages":[{"role":"user","content":[{"type":"image","imageUrl":"data:image/jpg;base64,AAAA","detail":"low"},{"type":"image","imageUrl":"https://x/y.png","detail":"auto"}]}]}`,
+		`{"model":"claude-haiku-4-5","max_tokens":32000,"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/jpeg","data":"AAAA"}},{"type":"image","source":{"type":"url","url":"https://x/y.png"}}]}]}`,
+		[]string{"an image's detail is not supported by anthropic and was left out"},
+	},
+	{
+		"a schema and an effort", "claude-opus-4-8",
+		`{"messages":[` + userHi + `],"reasoningEffort":"xhigh","responseFormat":{"type":"json_schema","name":"n","strict":true,"schema":{"type":"object","additionalProperties":false}}}`,
+		`{"model":"claude-opus-4-8","max_tokens":32000,` + anthropicHi + `,"output_config":{"effort":"xhigh","format":{"type":"json_schema","schema":{"type":"object","additionalProperties":false}}}}`, nil,
+	},
+	{
+		"only a system message", "claude-opus-5", `{"messages":[{"role":"system","content":"Say a joke."}]}`,
+		`{"model":"claude-opus-5","max_tokens":32000,"messages":[{"role":"user","content":[{"type":"text","text":"Say a joke."}]}]}`,
+		[]string{"anthropic needs a user message; the system message was sent as one"},
+	},
+	{
+		"text is the default, and a seed is none of its own", "claude-haiku-4-5",
+		`{"messages":[{"role":"user","content":"hi","name":"bob"}],"responseFormat":{"type":"text"},"seed":7,"topP":0.5,"temperature":1.7}`,
+		`{"model":"claude-haiku-4-5","max_tokens":32000,` + anthropicHi + `,"temperature":1}`,
+		[]string{
+			"a message's name is not supported by anthropic and was left out",
+			"a temperature above 1 is not supported by claude-haiku-4-5; 1 was used",
+			"topP beside temperature is not supported by claude-haiku-4-5 and was left out",
+			"seed is not supported by anthropic and was left out",
 		},
-		{
-			"images", "claude-haiku-4-5",
-			`{"messages":[{"role":"user","content":[{"type":"image","imageUrl":"data:image/jpg;base64,AAAA","detail":"low"},{"type":"image","imageUrl":"https://x/y.png","detail":"auto"}]}]}`,
-			`{"model":"claude-haiku-4-5","max_tokens":32000,"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/jpeg","data":"AAAA"}},{"type":"image","source":{"type":"url","url":"https://x/y.png"}}]}]}`,
-			[]string{"an image's detail is not supported by anthropic and was left out"},
-		},
-		{
-			"a schema and an effort", "claude-opus-4-8",
-			`{"messages":[` + userHi + `],"reasoningEffort":"xhigh","responseFormat":{"type":"json_schema","name":"n","strict":true,"schema":{"type":"object","additionalProperties":false}}}`,
-			`{"model":"claude-opus-4-8","max_tokens":32000,` + hi + `,"output_config":{"effort":"xhigh","format":{"type":"json_schema","schema":{"type":"object","additionalProperties":false}}}}`, nil,
-		},
-		{
-			"only a system message", "claude-opus-5", `{"messages":[{"role":"system","content":"Say a joke."}]}`,
-			`{"model":"claude-opus-5","max_tokens":32000,"messages":[{"role":"user","content":[{"type":"text","text":"Say a joke."}]}]}`,
-			[]string{"anthropic needs a user message; the system message was sent as one"},
-		},
-		{
-			"text is the default, and a seed is none of its own", "claude-haiku-4-5",
-			`{"messages":[{"role":"user","content":"hi","name":"bob"}],"responseFormat":{"type":"text"},"seed":7,"topP":0.5,"temperature":1.7}`,
-			`{"model":"claude-haiku-4-5","max_tokens":32000,` + hi + `,"temperature":1}`,
-			[]string{
-				"a message's name is not supported by anthropic and was left out",
-				"a temperature above 1 is not supported by claude-haiku-4-5; 1 was used",
-				"topP beside temperature is not supported by claude-haiku-4-5 and was left out",
-				"seed is not supported by anthropic and was left out",
-			},
-		},
-	} {
+	},
+}
+
+func TestEncodeAnthropic(t *testing.T) {
+	t.Parallel()
+	for _, tc := range anthropicBodies {
 		t.Run(tc.name, func(t *testing.T) {
 			got, warnings := anthropicBody(t, Native, tc.model, tc.in, false)
 			sameJSON(t, []byte(got), tc.want)
