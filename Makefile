@@ -19,7 +19,10 @@ COUNTS ?=
 
 testcount = go run ./internal/repotest/testcount $(if $(COUNTS),-add $(COUNTS))
 
-.PHONY: help run build test examples check fmt bench fuzz e2e-model clean need-go
+# make test-claude CLAUDE_VERSIONS=2.1.332: with one version of the program alone.
+CLAUDE_VERSIONS ?=
+
+.PHONY: help run build test examples check fmt bench fuzz test-claude e2e-model clean need-go
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,12 +54,17 @@ bench: need-go ## Measure against a fake upstream, beside a bare proxy (BENCH=-s
 fuzz: need-go ## Run each fuzz target for FUZZTIME
 	@tools/fuzz.sh $(FUZZTIME)
 
+test-claude: need-go ## Ask the real claude programs, against a fake API (exit 77: cannot be installed here)
+	@programs=$$(SLUICE_CLAUDE_VERSIONS='$(CLAUDE_VERSIONS)' providers/claudecode/install.sh) || exit $$?; \
+	CLAUDE_PROGRAMS=$$(echo $$programs) go test -json -count=1 -timeout 15m -tags claude_cli -run '^TestReal' ./providers/claudecode | $(testcount)
+
 e2e-model: need-go ## Run real prompts through a small real model (exit 77: cannot be installed here)
 	@e2e/model.sh >/dev/null || { rc=$$?; exit $$rc; }
+	@e2e/ollama.sh >/dev/null || { rc=$$?; [ $$rc = 77 ] || exit $$rc; }
 	@go test -json -count=1 -timeout 30m -tags e2e_model ./e2e | $(testcount)
 
 clean: ## Remove everything that is built or installed here
-	@rm -rf bin .examples examples/node/node_modules .tools
+	@rm -rf bin .cache .examples examples/node/node_modules .tools
 	@if [ -x e2e/model.sh ]; then e2e/model.sh --clean; fi
 
 need-go:

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -33,6 +34,7 @@ type call struct {
 	// id and task are empty where the caller cannot give them.
 	id, task               string
 	prompt, class, process string
+	provider               string // for the Go caller; "" = custom
 	stream                 bool
 	// detail asks the caller for what it can tell beside the answer: the
 	// result as JSON from the command line, the usage from the OpenAI SDK.
@@ -212,7 +214,7 @@ func (cs *callers) run(ctx context.Context, more []string, stdin string, argv ..
 func (c *call) request(maxTokens int) []byte {
 	b, err := json.Marshal(map[string]any{
 		"messages": []map[string]string{{"role": "user", "content": c.prompt}},
-		"provider": "custom", "process": c.process, "task": c.task, "callId": c.id,
+		"provider": cmp.Or(c.provider, "custom"), "process": c.process, "task": c.task, "callId": c.id,
 		"stream": c.stream, "maxTokens": maxTokens,
 	})
 	if err != nil {

@@ -40,7 +40,14 @@ type install struct {
 // done, the test is skipped with the script's reason.
 func installed(t *testing.T) install {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "./model.sh")
+	facts := script(t, "./model.sh")
+	return install{facts["LLAMA_SERVER"], facts["MODEL_FILE"], facts["MODEL_NAME"], facts["PYTHON"]}
+}
+
+// script runs one that installs something and returns what it prints.
+func script(t *testing.T, name string) map[string]string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -49,14 +56,14 @@ func installed(t *testing.T) install {
 		t.Skip(lastLine(errs.String()))
 	}
 	if err != nil {
-		t.Fatalf("model.sh: %v\n%s", err, errs.String())
+		t.Fatalf("%s: %v\n%s", name, err, errs.String())
 	}
 	facts := map[string]string{}
 	for line := range strings.Lines(out.String()) {
 		k, v, _ := strings.Cut(strings.TrimSpace(line), "=")
 		facts[k] = v
 	}
-	return install{facts["LLAMA_SERVER"], facts["MODEL_FILE"], facts["MODEL_NAME"], facts["PYTHON"]}
+	return facts
 }
 
 func lastLine(s string) string {
@@ -168,20 +175,28 @@ func freeAddr(t *testing.T) string {
 // startModel starts llama.cpp's server with the model and returns its URL.
 func startModel(t *testing.T, in install, key string) string {
 	t.Helper()
+	return runLlama(t, in, "chat-template.jinja", "", "--api-key", key)
+}
+
+// runLlama starts llama.cpp's server with a chat template of testdata, below a
+// path, and returns its URL without the path.
+func runLlama(t *testing.T, in install, template, prefix string, more ...string) string {
+	t.Helper()
 	addr := freeAddr(t)
 	host, port, _ := net.SplitHostPort(addr)
-	cmd := exec.Command(in.server,
+	cmd := exec.Command(in.server, append([]string{
 		"--model", in.model, "--alias", in.modelName,
-		"--host", host, "--port", port, "--api-key", key,
-		"--parallel", fmt.Sprint(providerCap), "--ctx-size", fmt.Sprint(providerCap*contextTokens),
+		"--host", host, "--port", port, "--api-prefix", prefix,
+		"--parallel", fmt.Sprint(providerCap), "--ctx-size", fmt.Sprint(providerCap * contextTokens),
 		"--threads", "2", "--threads-batch", "2", "--device", "none",
 		"--predict", fmt.Sprint(answerTokens), "--temp", "0",
-		"--jinja", "--chat-template-file", "testdata/chat-template.jinja")
+		"--jinja", "--chat-template-file", "testdata/" + template,
+	}, more...)...)
 	// Threads that spin while they wait for each other starve a machine of two
 	// cores on which other programs run too.
 	cmd.Env = append(os.Environ(), "OMP_WAIT_POLICY=passive")
 	p := start(t, "llama-server", cmd)
-	p.answers(t, "http://"+addr+"/health")
+	p.answers(t, "http://"+addr+prefix+"/health")
 	return "http://" + addr
 }
 
@@ -193,9 +208,22 @@ type node struct {
 	natsURL string
 }
 
-// startNode builds and starts sluice with the server at upstream as "custom".
-// $SLUICE_E2E_BIN is a program to run instead of building one.
+// startNode starts sluice with the server at upstream as "custom".
 func startNode(t *testing.T, in install, upstream, key string) *node {
+	t.Helper()
+	return runNode(t, fmt.Sprintf(`providers:
+  custom:
+    models: {fast: %[1]q, standard: %[1]q, premium: %[1]q}
+provider_priority: {fast: [custom], standard: [custom], premium: [custom]}
+`, in.modelName),
+		"LLM_BASE_URL_CUSTOM="+upstream+"/v1",
+		"CUSTOM_API_KEY="+key,
+		fmt.Sprintf("LLM_MAX_RPM_CUSTOM=%d", providerCap))
+}
+
+// runNode builds and starts sluice with a configuration and an environment.
+// $SLUICE_E2E_BIN is a program to run instead of building one.
+func runNode(t *testing.T, text string, env ...string) *node {
 	t.Helper()
 	dir := t.TempDir()
 	bin := os.Getenv("SLUICE_E2E_BIN")
@@ -207,12 +235,6 @@ func startNode(t *testing.T, in install, upstream, key string) *node {
 		}
 	}
 	config := filepath.Join(dir, "llm-providers.yaml")
-	m := in.modelName
-	text := fmt.Sprintf(`providers:
-  custom:
-    models: {fast: %[1]q, standard: %[1]q, premium: %[1]q}
-provider_priority: {fast: [custom], standard: [custom], premium: [custom]}
-`, m)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -220,12 +242,7 @@ provider_priority: {fast: [custom], standard: [custom], premium: [custom]}
 	cmd := exec.Command(bin, "serve", "--config", config, "--data", filepath.Join(dir, "data"),
 		"--http", httpAddr, "--nats-listen", natsAddr)
 	// Nothing of the environment of who runs the test: no other account can serve.
-	cmd.Env = []string{
-		"HOME=" + dir, "PATH=/usr/bin:/bin",
-		"LLM_BASE_URL_CUSTOM=" + upstream + "/v1",
-		"CUSTOM_API_KEY=" + key,
-		fmt.Sprintf("LLM_MAX_RPM_CUSTOM=%d", providerCap),
-	}
+	cmd.Env = append([]string{"HOME=" + dir, "PATH=/usr/bin:/bin"}, env...)
 	n := &node{process: start(t, "sluice", cmd), bin: bin, http: "http://" + httpAddr, natsURL: "nats://" + natsAddr}
 	n.answers(t, n.http+"/health")
 	return n

@@ -51,6 +51,7 @@ func (x *exchange) hungUp() bool { return x.done && x.end.IsZero() }
 // so a node that keeps its cap can never be seen above it.
 type witness struct {
 	proxy *httputil.ReverseProxy
+	close func() // ends it before the test's end
 
 	mu        sync.Mutex
 	exchanges []*exchange
@@ -84,12 +85,13 @@ func newWitness(t *testing.T, target string) (*witness, string) {
 	srv := httptest.NewUnstartedServer(w)
 	srv.Config.IdleTimeout = serverIdle
 	srv.Start()
+	w.close = srv.Close
 	t.Cleanup(srv.Close)
 	return w, srv.URL
 }
 
 func (w *witness) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/chat/completions") {
+	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/chat/completions") && r.URL.Path != "/api/chat" {
 		w.proxy.ServeHTTP(rw, r)
 		return
 	}
@@ -162,8 +164,12 @@ func (w *witness) tap(resp *http.Response) error {
 	w.mu.Lock()
 	x.status = resp.StatusCode
 	w.mu.Unlock()
-	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
-		resp.Body = &sseTap{ReadCloser: resp.Body, w: w, x: x}
+	switch kind := resp.Header.Get("Content-Type"); {
+	case strings.HasPrefix(kind, "text/event-stream"):
+		resp.Body = &streamTap{ReadCloser: resp.Body, w: w, x: x, prefix: []byte("data: ")}
+		return nil
+	case strings.HasPrefix(kind, "application/x-ndjson"):
+		resp.Body = &streamTap{ReadCloser: resp.Body, w: w, x: x}
 		return nil
 	}
 	body, err := io.ReadAll(resp.Body)
@@ -177,12 +183,20 @@ func (w *witness) tap(resp *http.Response) error {
 	return nil
 }
 
-// note adds one answer, or one chunk of a streamed answer, to x.
-func (w *witness) note(x *exchange, data []byte) {
+// note adds one answer, or one chunk of a streamed answer, to x; done says that
+// it is the last of Ollama's lines.
+func (w *witness) note(x *exchange, data []byte) (done bool) {
 	type message struct {
 		Content string `json:"content"`
 	}
 	var reply struct {
+		// Ollama's own form has these at the top.
+		Message    message `json:"message"`
+		Done       bool    `json:"done"`
+		DoneReason string  `json:"done_reason"`
+		Prompt     int64   `json:"prompt_eval_count"`
+		Completion int64   `json:"eval_count"`
+
 		Choices []struct {
 			Message      message `json:"message"`
 			Delta        message `json:"delta"`
@@ -191,10 +205,14 @@ func (w *witness) note(x *exchange, data []byte) {
 		Usage *tokens `json:"usage"`
 	}
 	if json.Unmarshal(data, &reply) != nil {
-		return
+		return false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	x.text += reply.Message.Content
+	if reply.Done {
+		x.finish, x.usage = reply.DoneReason, &tokens{Prompt: reply.Prompt, Completion: reply.Completion}
+	}
 	for _, c := range reply.Choices {
 		x.text += c.Message.Content + c.Delta.Content
 		if c.FinishReason != "" {
@@ -204,17 +222,20 @@ func (w *witness) note(x *exchange, data []byte) {
 	if reply.Usage != nil {
 		x.usage = reply.Usage
 	}
+	return reply.Done
 }
 
-// sseTap reads the events of a stream as they pass.
-type sseTap struct {
+// streamTap reads the events of a stream as they pass: what stands after prefix
+// in its lines.
+type streamTap struct {
 	io.ReadCloser
-	w    *witness
-	x    *exchange
-	line []byte
+	w      *witness
+	x      *exchange
+	prefix []byte
+	line   []byte
 }
 
-func (s *sseTap) Read(p []byte) (int, error) {
+func (s *streamTap) Read(p []byte) (int, error) {
 	n, err := s.ReadCloser.Read(p)
 	s.line = append(s.line, p[:n]...)
 	for {
@@ -223,13 +244,11 @@ func (s *sseTap) Read(p []byte) (int, error) {
 			return n, err
 		}
 		s.line = rest
-		data, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("data: "))
+		data, ok := bytes.CutPrefix(bytes.TrimSpace(line), s.prefix)
 		switch {
 		case !ok:
-		case string(data) == "[DONE]":
+		case string(data) == "[DONE]", s.w.note(s.x, data):
 			s.w.over(s.x, true)
-		default:
-			s.w.note(s.x, data)
 		}
 	}
 }
