@@ -2,7 +2,8 @@
 // talk to it, and nothing else. Pools, breakers, retries and quotas are the
 // provider actor's, once, for all; a provider keeps no state between calls but
 // its connections and what it has learnt of its API (a login, the outcome of a
-// check, a field that a model refuses), which it could learn anew at any time. Only package actors may call a provider (a test holds it).
+// check, a field that a model refuses), which it could learn anew at any time.
+// Only package actors may call a provider (a test holds it).
 package providers
 
 import (
