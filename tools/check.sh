@@ -26,6 +26,7 @@ before=$(state)
 check gofumpt "make fmt" formatted
 check vet "" go vet ./...
 check "vet (real-model test)" "" go vet -tags e2e_model ./e2e
+check "vet (real claude test)" "" go vet -tags claude_cli ./providers/claudecode
 check staticcheck "" tool staticcheck ./...
 check "go.mod tidy" "go mod tidy" go mod tidy -diff
 check "tools/go.mod tidy" "go -C tools mod tidy" go -C tools mod tidy -diff

@@ -34,6 +34,7 @@ type answer struct {
 
 	msg      *wire.AnthropicStream // the message that is being read
 	ev       wire.Event
+	cut      cutter
 	text     strings.Builder
 	size     int
 	model    string
@@ -87,7 +88,8 @@ func (a *answer) init(line gjson.Result) error {
 
 // event reads one event of the API's stream. Two ends of a message end the call
 // here, since the program would ask the model again by itself: a full token
-// limit (up to three more requests) and a refusal (one more).
+// limit (up to three more requests) and a refusal (one more). So does a stop
+// sequence in the text.
 func (a *answer) event(line gjson.Result) (done bool, err error) {
 	if line.Get("parent_tool_use_id").Type == gjson.String {
 		return false, nil // a subagent's, which there is none of
@@ -107,7 +109,7 @@ func (a *answer) event(line gjson.Result) (done bool, err error) {
 	case kind == wire.AnthropicError:
 		return false, nil // the result says it again
 	case a.ev.Text != "" && a.in.schema == nil:
-		return false, a.say(a.ev.Text)
+		return a.piece(a.ev.Text)
 	}
 	if event.Get("type").Str != "message_delta" {
 		return false, nil
@@ -115,9 +117,30 @@ func (a *answer) event(line gjson.Result) (done bool, err error) {
 	switch sum := a.msg.Sum(); sum.FinishReason {
 	case subjects.FinishLength, subjects.FinishContentFilter:
 		a.finish = sum.FinishReason
-		return true, nil
+		return true, a.flush()
 	}
 	return false, nil
+}
+
+// flush passes on what was held back as the possible beginning of a stop sequence.
+func (a *answer) flush() error {
+	if text := a.cut.rest(); text != "" {
+		return a.say(text)
+	}
+	return nil
+}
+
+// piece takes a piece of the text, and ends the call at a stop sequence: then the
+// tokens of the output are not known, and estimated from what was written.
+func (a *answer) piece(text string) (done bool, err error) {
+	text, done = a.cut.feed(text)
+	if done {
+		a.finish = subjects.FinishStop
+	}
+	if text == "" {
+		return done, nil
+	}
+	return done, a.say(text)
 }
 
 // next begins a message.
@@ -190,7 +213,7 @@ func (a *answer) result(line gjson.Result) (done bool, err error) {
 		a.said.read(line)
 		if line.Get("stop_reason").Str == "refusal" {
 			a.finish = subjects.FinishContentFilter
-			return true, nil
+			return true, a.flush()
 		}
 		return true, a.said.error(&a.limit, a.now(), a.job.Model)
 	case a.messages == 0:
@@ -199,7 +222,7 @@ func (a *answer) result(line gjson.Result) (done bool, err error) {
 		return true, a.structured(line)
 	}
 	a.finish = cmp.Or(a.finish, subjects.FinishStop)
-	return true, nil
+	return true, a.flush()
 }
 
 // structured gives the JSON of an answer to a schema.

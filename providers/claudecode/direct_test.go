@@ -104,7 +104,7 @@ func TestDirectFallsToTheProgram(t *testing.T) {
 		{401, apiError("authentication_error", "OAuth token has expired."), "AUTH_ERROR", 1},
 		{403, apiError("permission_error", "OAuth authentication is currently not allowed for this organization."), "AUTH_ERROR", 2},
 		{429, apiError("rate_limit_error", "This request would exceed your account's rate limit."), "RATE_LIMITED", 2},
-		{400, apiError("invalid_request_error", "This credential is only authorized for use with Claude Code and cannot be used for other API requests."), "AUTH_ERROR", 1},
+		{400, apiError("invalid_request_error", "This credential is only authorized for use with Claude Code and cannot be used for other API requests."), "AUTH_ERROR", 2},
 		{400, apiError("invalid_request_error", "Third-party apps now draw from your extra usage, not your plan limits."), "QUOTA_EXHAUSTED", 2},
 	} {
 		p, seen := directly(t, c.status, c.body)

@@ -27,6 +27,7 @@ type input struct {
 	system   []string
 	turns    []turn
 	schema   json.RawMessage // nil = the answer is text
+	stops    []string        // stop sequences, of a text alone; the program knows none
 	effort   string
 	warnings []string
 }
@@ -202,7 +203,7 @@ func (in *input) steer(c *wire.Chat) {
 		{"temperature", c.Temperature != nil && *c.Temperature != 1},
 		{"topP", c.TopP != nil && *c.TopP != 1},
 		{"maxTokens", c.MaxTokens != nil},
-		{"stop", len(c.Stop) > 0},
+		{"stop", len(c.Stop) > 0 && in.schema != nil},
 		{"seed", c.Seed != nil},
 		{"frequencyPenalty", c.FrequencyPenalty != nil && *c.FrequencyPenalty != 0},
 		{"presencePenalty", c.PresencePenalty != nil && *c.PresencePenalty != 0},
@@ -210,6 +211,11 @@ func (in *input) steer(c *wire.Chat) {
 	} {
 		if f.set {
 			in.leftOut(f.name)
+		}
+	}
+	for _, s := range c.Stop {
+		if s != "" && in.schema == nil {
+			in.stops = append(in.stops, s)
 		}
 	}
 	for _, name := range c.Left {

@@ -108,13 +108,13 @@ func TestSteering(t *testing.T) {
 	in := composed(t, wire.OpenAIChat, `{"model":"m","messages":[{"role":"user","name":"bob","content":"hi"}],"temperature":0.2,"top_p":0.5,"max_tokens":9,
 		"stop":["x"],"seed":1,"frequency_penalty":1,"presence_penalty":1,"user":"u","reasoning_effort":"minimal","metadata":{"a":"b"}}`)
 	for _, what := range []string{
-		"a message's name", "reasoningEffort minimal", "temperature", "topP", "maxTokens", "stop", "seed", "frequencyPenalty", "presencePenalty", "user", "metadata",
+		"a message's name", "reasoningEffort minimal", "temperature", "topP", "maxTokens", "seed", "frequencyPenalty", "presencePenalty", "user", "metadata",
 	} {
 		if !slices.ContainsFunc(in.warnings, func(w string) bool { return strings.HasPrefix(w, what+" is not supported by claude-code") }) {
 			t.Errorf("no warning of %s in %q", what, in.warnings)
 		}
 	}
-	if len(in.warnings) != 11 || in.effort != "low" {
+	if len(in.warnings) != 10 || !slices.Equal(in.stops, []string{"x"}) || in.effort != "low" {
 		t.Errorf("%d warnings: %q; effort %q", len(in.warnings), in.warnings, in.effort)
 	}
 	in = composed(t, wire.Native, `{"messages":[{"role":"user","content":"hi"}],"temperature":1,"topP":1,"reasoningEffort":"xhigh"}`)

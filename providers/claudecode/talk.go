@@ -42,7 +42,7 @@ type talk struct {
 func (t *talk) end() { t.proc.stop(t.ending) }
 
 func (t *talk) run(ctx context.Context) (*wire.Response, error) {
-	t.answer = answer{in: t.in, job: t.job, out: t.out, now: t.p.o.Now}
+	t.answer = answer{in: t.in, job: t.job, out: t.out, now: t.p.o.Now, cut: cutter{stops: t.in.stops}}
 	t.idle = time.NewTimer(time.Hour)
 	defer t.idle.Stop()
 	err := t.converse(ctx)

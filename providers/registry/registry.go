@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-llm/sluice/config"
 	"github.com/sluice-llm/sluice/providers"
 	"github.com/sluice-llm/sluice/providers/anthropic"
+	"github.com/sluice-llm/sluice/providers/claudecode"
 	"github.com/sluice-llm/sluice/providers/copilot"
 	"github.com/sluice-llm/sluice/providers/dmr"
 	"github.com/sluice-llm/sluice/providers/gemini"
@@ -42,6 +43,9 @@ var build = map[string]func(*config.Provider, Options) providers.Provider{
 	},
 	config.KindOpenAI: func(c *config.Provider, o Options) providers.Provider {
 		return openai.New(c, rest.Options{Transport: o.Transport, Version: o.Version, KeyOptional: c.APIKeyEnv == ""})
+	},
+	"claude-code": func(c *config.Provider, o Options) providers.Provider {
+		return claudecode.New(c, claudecode.Options{Transport: o.Transport, Version: o.Version})
 	},
 	"copilot": func(c *config.Provider, o Options) providers.Provider {
 		return copilot.New(c, rest.Options{Transport: o.Transport, Version: o.Version})

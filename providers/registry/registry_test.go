@@ -41,6 +41,8 @@ func TestEveryProviderIsThere(t *testing.T) {
 			continue
 		case "openai", "anthropic", "gemini", "groq", "github-models", "dmr", "ollama":
 			want = "no base URL"
+		case "claude-code":
+			want = "the claude program was not found"
 		case "copilot":
 			want = "set LLM_COPILOT_AUTH_FILE"
 		case "proxy":
@@ -58,7 +60,8 @@ func TestEveryProviderIsThere(t *testing.T) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
-	if made["claude-code"].Capabilities() != 0 {
+	later := &config.Config{Providers: map[string]*config.Provider{"x": {ID: "x", Kind: "of-a-later-version"}}}
+	if p := New(later, Options{})["x"]; p.Capabilities() != 0 || !strings.Contains(p.Check(t.Context()).Error(), "not built yet") {
 		t.Error("a stand-in can do something")
 	}
 }

@@ -332,8 +332,9 @@ func (p *Provider) failed(t *try, err error) error {
 	if e.Provider == "" && e.Kind != subjects.KindCancelled {
 		e.Provider = p.cfg.ID
 	}
-	// A 403 is about what the account may do: another token would not help.
-	if e.Kind == subjects.KindAuth && t != nil && p.o.Credential != nil && httpx.StatusOf(err) != http.StatusForbidden {
+	// Only a 401 is about the token: with another status, or none (in a stream), it
+	// is about what the account may do, and another token would not help.
+	if e.Kind == subjects.KindAuth && t != nil && p.o.Credential != nil && httpx.StatusOf(err) == http.StatusUnauthorized {
 		p.o.Credential.Refused(t.token)
 	}
 	if e.Kind == subjects.KindProviderUnavailable && p.probe != nil {
