@@ -113,25 +113,11 @@ func (a *OllamaAnswer) call(c raw) {
 // answers, which the same conversation may hold.
 func newCallID() string { return "call_" + rand.Text()[:16] }
 
-// compact takes the space between a value's tokens out.
+// compact takes the space between a value's tokens out; it shares the value's
+// memory where there is none.
 func compact(v raw) string {
-	s := string(v)
-	if strings.IndexAny(s, " \n\t\r") < 0 {
+	if s := string(v); !strings.ContainsAny(s, " \n\t\r") {
 		return s
 	}
-	dst := make([]byte, 0, len(s))
-	for i := 0; i < len(s); {
-		switch {
-		case isSpace(s[i]):
-			i++
-		case s[i] == '"':
-			end := skipString(s, i)
-			dst = append(dst, s[i:end]...)
-			i = end
-		default:
-			dst = append(dst, s[i])
-			i++
-		}
-	}
-	return string(dst)
+	return string(appendCompact(make([]byte, 0, len(v)), v))
 }
