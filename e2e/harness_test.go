@@ -89,7 +89,8 @@ func start(t *testing.T, name string, cmd *exec.Cmd) *process {
 		t.Fatal(err)
 	}
 	cmd.Stdout, cmd.Stderr = f, f
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // none outlives a test that is killed
+	// None outlives a test that is killed; a group of its own takes its children along.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		f.Close()
 		t.Fatal(err)
@@ -100,13 +101,18 @@ func start(t *testing.T, name string, cmd *exec.Cmd) *process {
 		close(p.done)
 	}()
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		<-p.done
+		p.kill()
 		if t.Failed() {
 			t.Logf("the end of %s's output:\n%s", name, p.tail())
 		}
 	})
 	return p
+}
+
+// kill ends it and its children, and waits for the end.
+func (p *process) kill() {
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	<-p.done
 }
 
 func (p *process) output() string {
