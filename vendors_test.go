@@ -213,3 +213,21 @@ func TestVendorsBreakOff(t *testing.T) {
 		})
 	}
 }
+
+// TestLocalModeStaysLocal: in mode local a local runner is not asked for a model
+// that it would ask a vendor for.
+func TestLocalModeStaysLocal(t *testing.T) {
+	up := vendors.New(t, vendors.Ollama{})
+	node := sluicetest.Start(t, sluice.WithEnviron([]string{"SEMANTIC_ANALYSIS_MODE=local", "LLM_BASE_URL_OLLAMA=" + up.URL}))
+	req := &subjects.Request{Prompt: subjects.Prompt{Messages: []subjects.Message{{Role: "user", Content: subjects.Text("hi")}}}, Model: "ollama/gpt-oss:120b-cloud"}
+	if _, err := subjects.Call(t.Context(), node.Client(), "interactive", req); subjects.KindOf(err) != subjects.KindProviderUnavailable {
+		t.Errorf("a model of the cloud: %v", err)
+	}
+	if n := len(up.Calls()); n != 0 {
+		t.Errorf("%d prompts left the machine", n)
+	}
+	req.Model = "ollama/llama3.2"
+	if _, err := subjects.Call(t.Context(), node.Client(), "interactive", req); err != nil {
+		t.Error(err)
+	}
+}

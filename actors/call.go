@@ -10,6 +10,7 @@ import (
 
 	"github.com/failsafe-go/failsafe-go"
 
+	"github.com/sluice-llm/sluice/config"
 	"github.com/sluice-llm/sluice/providers"
 	"github.com/sluice-llm/sluice/routing"
 	"github.com/sluice-llm/sluice/subjects"
@@ -248,6 +249,9 @@ func (c *call) isAnswered() bool { return c.record != nil && c.record.ended }
 // decide resolves the route. An empty chain is the end of the call.
 func (c *call) decide() error {
 	h := &c.req.Head
+	if c.e.cfg.Mode == config.ModeLocal {
+		h.Privacy = "local" // a local runner may itself ask a model elsewhere
+	}
 	job := routing.Job{
 		Task: h.Task, Tier: h.Tier, Process: h.Process, Provider: h.Provider, Model: h.Model,
 		Privacy: h.Privacy, Needs: h.Needs, ForcePaid: h.ForcePaid, Exact: c.in.Provider != "",
