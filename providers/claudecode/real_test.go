@@ -260,6 +260,20 @@ func TestRealEfforts(t *testing.T) {
 	})
 }
 
+// A stop sequence ends the answer and the request.
+func TestRealStop(t *testing.T) {
+	eachVersion(t, func(t *testing.T, _, path string) {
+		r := realProgram(t, path)
+		r.api.next(script{events: turnOf(textEvents(0, "one tw", "o three", " four")), hold: true})
+		text, resp, err := r.ask(`{"stop":["two"],"messages":[{"role":"user","content":"count"}]}`)
+		if err != nil || text != "one " || resp.FinishReason != subjects.FinishStop || resp.UsageKnown || resp.Usage.InputTokens != 11 {
+			t.Errorf("%q, %+v, %v", text, resp, err)
+		}
+		<-r.api.gone
+		r.only()
+	})
+}
+
 // The scenarios of testdata end as the recordings say, and cost as many requests
 // as they must.
 func TestRealScenarios(t *testing.T) {
