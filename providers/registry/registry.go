@@ -3,8 +3,6 @@
 package registry
 
 import (
-	"cmp"
-	"context"
 	"net/http"
 
 	"github.com/sluice-llm/sluice/config"
@@ -23,7 +21,6 @@ import (
 	"github.com/sluice-llm/sluice/providers/outside"
 	"github.com/sluice-llm/sluice/providers/proxy"
 	"github.com/sluice-llm/sluice/subjects"
-	"github.com/sluice-llm/sluice/wire"
 )
 
 // Options are what a test or an embedder may put in place of the usual.
@@ -35,60 +32,53 @@ type Options struct {
 	Version string
 }
 
-// build has one line for each provider that is built.
-var build = map[string]func(*config.Provider, Options) providers.Provider{
-	"mock": func(c *config.Provider, _ Options) providers.Provider { return mock.New(c) },
-	"openai": func(c *config.Provider, o Options) providers.Provider {
-		return openai.New(c, rest.Options{Transport: o.Transport, Version: o.Version})
-	},
-	config.KindOpenAI: func(c *config.Provider, o Options) providers.Provider {
-		return openai.New(c, rest.Options{Transport: o.Transport, Version: o.Version, KeyOptional: c.APIKeyEnv == ""})
-	},
-	"claude-code": func(c *config.Provider, o Options) providers.Provider {
-		return claudecode.New(c, claudecode.Options{Transport: o.Transport, Version: o.Version})
-	},
-	"copilot": func(c *config.Provider, o Options) providers.Provider {
-		return copilot.New(c, rest.Options{Transport: o.Transport, Version: o.Version})
-	},
-	"groq": func(c *config.Provider, o Options) providers.Provider {
-		return groq.New(c, rest.Options{Transport: o.Transport, Version: o.Version})
-	},
-	"anthropic": func(c *config.Provider, o Options) providers.Provider {
-		return anthropic.New(c, rest.Options{Transport: o.Transport, Version: o.Version})
-	},
-	"gemini": func(c *config.Provider, o Options) providers.Provider {
-		return gemini.New(c, rest.Options{Transport: o.Transport, Version: o.Version})
-	},
-	"github-models": func(c *config.Provider, o Options) providers.Provider {
-		return githubmodels.New(c, rest.Options{Transport: o.Transport, Version: o.Version})
-	},
-	"dmr": func(c *config.Provider, o Options) providers.Provider {
-		return dmr.New(c, rest.Options{Transport: o.Transport, Version: o.Version})
-	},
-	"ollama": func(c *config.Provider, o Options) providers.Provider {
-		return ollama.New(c, rest.Options{Transport: o.Transport, Version: o.Version})
-	},
-	"custom": func(c *config.Provider, o Options) providers.Provider {
-		return openai.New(c, rest.Options{
-			Transport: o.Transport, Version: o.Version, KeyOptional: true,
-			BaseURLHint: "set LLM_BASE_URL_CUSTOM or providers.custom.baseUrl",
-		})
-	},
-	"proxy": func(c *config.Provider, o Options) providers.Provider {
-		return proxy.New(c, rest.Options{Transport: o.Transport, Version: o.Version})
-	},
+type maker func(*config.Provider, Options) providers.Provider
+
+// over makes a provider that is one POST (package rest).
+func over[P providers.Provider](make func(*config.Provider, rest.Options) P) maker {
+	return func(c *config.Provider, o Options) providers.Provider {
+		return make(c, rest.Options{Transport: o.Transport, Version: o.Version})
+	}
 }
 
-// New makes every provider of the configuration. One that is not built in this
-// version has a stand-in that says so. It does no I/O.
+// build has one line for each provider.
+var build = map[string]maker{
+	"anthropic":       over(anthropic.New),
+	"claude-code":     claudeCode,
+	"copilot":         over(copilot.New),
+	"custom":          custom,
+	"dmr":             over(dmr.New),
+	"gemini":          over(gemini.New),
+	"github-models":   over(githubmodels.New),
+	"groq":            over(groq.New),
+	"mock":            func(c *config.Provider, _ Options) providers.Provider { return mock.New(c) },
+	"ollama":          over(ollama.New),
+	"openai":          over(openai.New),
+	"proxy":           over(proxy.New),
+	config.KindOpenAI: added,
+}
+
+func claudeCode(c *config.Provider, o Options) providers.Provider {
+	return claudecode.New(c, claudecode.Options{Transport: o.Transport, Version: o.Version})
+}
+
+func custom(c *config.Provider, o Options) providers.Provider {
+	return openai.New(c, rest.Options{
+		Transport: o.Transport, Version: o.Version, KeyOptional: true,
+		BaseURLHint: "set LLM_BASE_URL_CUSTOM or providers.custom.baseUrl",
+	})
+}
+
+// added makes a provider that the configuration adds.
+func added(c *config.Provider, o Options) providers.Provider {
+	return openai.New(c, rest.Options{Transport: o.Transport, Version: o.Version, KeyOptional: c.APIKeyEnv == ""})
+}
+
+// New makes every provider of the configuration. It does no I/O.
 func New(cfg *config.Config, opts Options) map[string]providers.Provider {
 	all := make(map[string]providers.Provider, len(cfg.Providers))
 	for id, c := range cfg.Providers {
-		if make, ok := build[cmp.Or(c.Kind, id)]; ok {
-			all[id] = make(c, opts)
-		} else {
-			all[id] = standIn{}
-		}
+		all[id] = build[c.Kind](c, opts)
 	}
 	return all
 }
@@ -110,25 +100,4 @@ func Close(all map[string]providers.Provider) {
 			c.Close()
 		}
 	}
-}
-
-// standIn stands for a provider that is not built.
-type standIn struct{}
-
-var _ providers.Provider = standIn{}
-
-func (standIn) Complete(context.Context, *providers.Job) (*wire.Response, error) {
-	return nil, errNotBuilt()
-}
-
-func (standIn) Stream(context.Context, *providers.Job, func(*wire.Event) error) (*wire.Response, error) {
-	return nil, errNotBuilt()
-}
-
-func (standIn) Capabilities() wire.Need { return 0 }
-
-func (standIn) Check(context.Context) error { return errNotBuilt() }
-
-func errNotBuilt() error {
-	return subjects.Errorf(subjects.KindProviderUnavailable, "not built yet in this version")
 }

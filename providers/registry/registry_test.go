@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func all() *config.Config {
 	cfg := &config.Config{Providers: map[string]*config.Provider{}}
 	for _, id := range config.ProviderIDs {
-		cfg.Providers[id] = &config.Provider{ID: id, APIKeyEnv: strings.ToUpper(id) + "_API_KEY"}
+		cfg.Providers[id] = &config.Provider{ID: id, Kind: id, APIKeyEnv: strings.ToUpper(id) + "_API_KEY"}
 	}
 	return cfg
 }
@@ -32,7 +32,7 @@ func TestEveryProviderIsThere(t *testing.T) {
 	}
 	for id, p := range made {
 		err := p.Check(t.Context())
-		want := "not built yet in this version"
+		want := "?"
 		switch id {
 		case "mock":
 			if err != nil {
@@ -59,10 +59,6 @@ func TestEveryProviderIsThere(t *testing.T) {
 		if _, err := p.Stream(t.Context(), hi(t), nil); subjects.KindOf(err) != subjects.KindProviderUnavailable {
 			t.Errorf("%s: %v", id, err)
 		}
-	}
-	later := &config.Config{Providers: map[string]*config.Provider{"x": {ID: "x", Kind: "of-a-later-version"}}}
-	if p := New(later, Options{})["x"]; p.Capabilities() != 0 || !strings.Contains(p.Check(t.Context()).Error(), "not built yet") {
-		t.Error("a stand-in can do something")
 	}
 }
 
