@@ -74,7 +74,9 @@ func (p *parcel) lost(connected func(uint64) bool) bool {
 	return true
 }
 
-// holdersOf reads the connections of clients out of a trace.
+// holdersOf reads the connections of clients out of a trace: those that got the
+// message as members of a queue group, for who listens beside them only listens;
+// without such, all.
 func holdersOf(trace []byte) []uint64 {
 	const clientKind, egress = 0, "eg"
 	var t struct {
@@ -82,13 +84,14 @@ func holdersOf(trace []byte) []uint64 {
 			Type  string `json:"type"`
 			Kind  int    `json:"kind"`
 			CID   uint64 `json:"cid"`
+			Queue string `json:"queue"`
 			Error string `json:"error"`
 		} `json:"events"`
 	}
 	if json.Unmarshal(trace, &t) != nil {
 		return nil
 	}
-	var ids []uint64
+	var queued, all []uint64
 	for _, ev := range t.Events {
 		if ev.Type != egress || ev.Error != "" {
 			continue
@@ -96,9 +99,15 @@ func holdersOf(trace []byte) []uint64 {
 		if ev.Kind != clientKind {
 			return nil // it left this server: who has it is not known here
 		}
-		ids = append(ids, ev.CID)
+		all = append(all, ev.CID)
+		if ev.Queue != "" {
+			queued = append(queued, ev.CID)
+		}
 	}
-	return ids
+	if len(queued) > 0 {
+		return queued
+	}
+	return all
 }
 
 func (c *courier) traced(m *nats.Msg) {
