@@ -298,12 +298,25 @@ func TestExamplesAreShort(t *testing.T) {
 	}
 }
 
-// TestNodeLock holds that the lock file pins by hash and names no host.
-func TestNodeLock(t *testing.T) {
+// TestNodeLocks holds that the lock files pin by hash and name no host.
+func TestNodeLocks(t *testing.T) {
+	all := 0
+	for _, f := range files(t) {
+		if filepath.Base(f) == "package-lock.json" {
+			all++
+			t.Run(f, func(t *testing.T) { nodeLock(t, f) })
+		}
+	}
+	if all < 3 {
+		t.Errorf("only %d lock files", all)
+	}
+}
+
+func nodeLock(t *testing.T, file string) {
 	var lock struct {
 		Packages map[string]struct{ Version, Resolved, Integrity string }
 	}
-	if err := json.Unmarshal(read(t, "examples/node/package-lock.json"), &lock); err != nil {
+	if err := json.Unmarshal(read(t, file), &lock); err != nil {
 		t.Fatal(err)
 	}
 	for name, p := range lock.Packages {
@@ -322,12 +335,13 @@ func TestNodeLock(t *testing.T) {
 	}
 }
 
-// TestDirectDependencies holds docs/dependencies.md against go.mod.
+// TestDirectDependencies holds docs/dependencies.md against go.mod, and that of
+// the module of judges.
 func TestDirectDependencies(t *testing.T) {
 	doc := string(read(t, "docs/dependencies.md"))
 	direct := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^(?:\t|require )(\S+) v\S+( // indirect)?$`).FindAllStringSubmatch(string(read(t, "go.mod")), -1) {
-		if m[2] == "" {
+	for _, m := range regexp.MustCompile(`(?m)^(?:\t|require )(\S+) v\S+( // indirect)?$`).FindAllStringSubmatch(string(read(t, "go.mod"))+string(read(t, "judge/go.mod")), -1) {
+		if m[2] == "" && m[1] != module {
 			direct[m[1]] = true
 		}
 	}
