@@ -296,7 +296,7 @@ func TestRefusedBeforeItIsSent(t *testing.T) {
 	p := fake(t, func(http.ResponseWriter, *http.Request) { t.Error("it was sent") })
 	for body, kind := range map[string]subjects.Kind{
 		`{"messages":[{"role":"user","content":""}]}`: subjects.KindValidation,
-		`{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"","toolCalls":[{"id":"1","name":"f","arguments":"x"}]}]}`: subjects.KindValidation,
+		`{"messages":[{"role":"system","content":[{"type":"image","imageUrl":"https://x/y"}]},{"role":"user","content":"x"}]}`: subjects.KindValidation,
 	} {
 		if _, err := p.Complete(t.Context(), job(t, wire.Native, body)); subjects.KindOf(err) != kind || !strings.Contains(err.Error(), "messages") {
 			t.Errorf("%s: %v", body, err)

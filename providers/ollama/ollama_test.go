@@ -387,8 +387,14 @@ func TestPrivateCallsStay(t *testing.T) {
 		model   string
 		refused bool
 	}{
-		{p, "mine", false}, {p, "mine:latest", false}, {p, "cloudy:7b", false}, {p, "gpt-oss:20b", false},
-		{p, "theirs", true}, {p, "theirs:latest", true}, {p, "gpt-oss:120b-cloud", true}, {p, "me/kimi:cloud", true},
+		{p, "mine", false},
+		{p, "mine:latest", false},
+		{p, "cloudy:7b", false},
+		{p, "gpt-oss:20b", false},
+		{p, "theirs", true},
+		{p, "theirs:latest", true},
+		{p, "gpt-oss:120b-cloud", true},
+		{p, "me/kimi:cloud", true},
 		{vendor, "gpt-oss:20b", true},
 	} {
 		before := asked
