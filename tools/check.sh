@@ -27,9 +27,11 @@ check gofumpt "make fmt" formatted
 check vet "" go vet ./...
 check "vet (real-model test)" "" go vet -tags e2e_model ./e2e
 check "vet (real claude test)" "" go vet -tags claude_cli ./providers/claudecode
+check "vet (judges)" "" go -C judge vet ./...
 check staticcheck "" tool staticcheck ./...
 check "go.mod tidy" "go mod tidy" go mod tidy -diff
 check "tools/go.mod tidy" "go -C tools mod tidy" go -C tools mod tidy -diff
+check "judge/go.mod tidy" "go -C judge mod tidy" go -C judge mod tidy -diff
 check "module sums" "" bash -c 'go mod verify >/dev/null'
 check "shell scripts" "" bash -c 'git ls-files -z -- "*.sh" .ci/run | xargs -0 -n1 bash -n'
 if [[ $(state) != "$before" ]]; then
