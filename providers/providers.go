@@ -53,6 +53,23 @@ func (j *Job) Open(resp *wire.Response) {
 	}
 }
 
+// AsStream gives a whole answer, in the hub form, as a stream: its text as one
+// event, and each tool call. An error is yield's.
+func (j *Job) AsStream(resp *wire.Response, yield func(*wire.Event) error) error {
+	j.Open(resp)
+	if resp.Text != "" {
+		if err := yield(&wire.Event{Text: resp.Text}); err != nil {
+			return err
+		}
+	}
+	for i := range resp.ToolCalls {
+		if err := yield(&wire.Event{ToolCall: &resp.ToolCalls[i]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Provider talks to one account. All methods may be called concurrently and
 // return soon after ctx ends. Errors are *subjects.Error with a kind; one that
 // is not is taken for PROVIDER_ERROR. A Response that comes beside an error

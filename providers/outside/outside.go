@@ -169,18 +169,7 @@ func (p *Provider) unstreamed(ctx context.Context, job *providers.Job, yield fun
 	if err != nil {
 		return resp, err
 	}
-	job.Open(resp)
-	if resp.Text != "" {
-		if err := yield(&wire.Event{Text: resp.Text}); err != nil {
-			return resp, err
-		}
-	}
-	for i := range resp.ToolCalls {
-		if err := yield(&wire.Event{ToolCall: &resp.ToolCalls[i]}); err != nil {
-			return resp, err
-		}
-	}
-	return resp, nil
+	return resp, job.AsStream(resp, yield)
 }
 
 // stream is the reading of one stream.

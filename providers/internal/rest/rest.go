@@ -445,16 +445,5 @@ func (p *Provider) unstreamed(job *providers.Job, t *try, reply *httpx.Reply, yi
 		return resp, p.failed(t, err)
 	}
 	resp.Raw = nil
-	job.Open(resp)
-	if resp.Text != "" {
-		if err := yield(&wire.Event{Text: resp.Text}); err != nil {
-			return resp, err
-		}
-	}
-	for i := range resp.ToolCalls {
-		if err := yield(&wire.Event{ToolCall: &resp.ToolCalls[i]}); err != nil {
-			return resp, err
-		}
-	}
-	return resp, nil
+	return resp, job.AsStream(resp, yield)
 }
