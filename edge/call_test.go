@@ -35,7 +35,7 @@ func TestMetadataHeaders(t *testing.T) {
 func TestReplyHeaders(t *testing.T) {
 	reply := subjects.Header{
 		"Llm-Provider": {"groq"}, "Llm-Model": {"m\r\nX-Evil: 1 100% é"}, "Llm-Call-Id": {"first"}, "Llm-Cached": {"true"},
-		"Llm-Warnings": {"temperature left out", "seed left out"}, "x-ratelimit-remaining-tokens": {"7"}, "Set-Cookie": {"no"},
+		"Llm-Warnings": {"temperature left out", "seed left out"}, "x-ratelimit-remaining-tokens": {"7"}, "x-quota-snapshot-premium_interactions": {"rem=35.5"}, "Set-Cookie": {"no"},
 	}
 	f := replying(chatReply, reply)
 	f.stream = streaming(nil, reply, `{"n":1}`).stream
@@ -45,7 +45,7 @@ func TestReplyHeaders(t *testing.T) {
 		for name, want := range map[string][]string{
 			"X-Llm-Provider": {"groq"}, "X-Llm-Model": {"m%0D%0AX-Evil: 1 100%25 %C3%A9"}, "X-Llm-Call-Id": {"first"},
 			"X-Request-Id": {"first"}, "X-Llm-Cached": {"true"}, "X-Llm-Warnings": {"temperature left out", "seed left out"},
-			"X-Ratelimit-Remaining-Tokens": {"7"}, "X-Evil": nil, "Set-Cookie": nil,
+			"X-Ratelimit-Remaining-Tokens": {"7"}, "X-Quota-Snapshot-Premium_interactions": {"rem=35.5"}, "X-Evil": nil, "Set-Cookie": nil,
 		} {
 			if !reflect.DeepEqual(a.header[name], want) {
 				t.Errorf("%s: %q, want %q", name, a.header[name], want)

@@ -251,13 +251,14 @@ func headerSafe(s string) string {
 func plainByte(c byte) bool { return c >= ' ' && c <= '~' && c != '%' }
 
 // rateLimitHeader reports whether a provider's header is one of those that
-// reach the caller, and may be a header's name at all.
+// reach the caller, and may be a header's name at all: limits, and what is left
+// of a plan (Copilot's x-quota-snapshot-premium_interactions).
 func rateLimitHeader(name string) bool {
-	if !strings.Contains(name, "ratelimit-") {
+	if !strings.Contains(name, "ratelimit-") && !strings.HasPrefix(name, "x-quota-snapshot-") {
 		return false
 	}
 	for i := 0; i < len(name); i++ {
-		if c := name[i]; c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') {
+		if c := name[i]; c != '-' && c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') {
 			return false
 		}
 	}

@@ -142,11 +142,13 @@ func TestRateLimitHeadersArePassedOn(t *testing.T) {
 	e.RateLimit = map[string]string{
 		"x-ratelimit-remaining-requests": "0", "anthropic-ratelimit-tokens-reset": "2026-01-01T00:00:00Z",
 		"set-cookie": "no", "x-ratelimit-bad": "a\r\nb", "X-RateLimit Bad": "no", "content-length": "3",
+		"x-quota-snapshot-premium_interactions": "ent=300&rem=35.5", "x-usage-ratelimit-weekly": "rem=40", "x-quota": "no",
 	}
 	a := start(t, failing(e), edge.Options{}).post(t, "/v1/chat/completions", chatBody)
 	for name, want := range map[string]string{
 		"x-ratelimit-remaining-requests": "0", "anthropic-ratelimit-tokens-reset": "2026-01-01T00:00:00Z",
 		"Set-Cookie": "", "x-ratelimit-bad": "a%0D%0Ab",
+		"x-quota-snapshot-premium_interactions": "ent=300&rem=35.5", "x-usage-ratelimit-weekly": "rem=40", "x-quota": "",
 	} {
 		if got := a.header.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
