@@ -207,6 +207,9 @@ func (p *Provider) viaProgram(ctx context.Context, job *providers.Job, out *outl
 
 // startSlot waits for a place among the start-ups. free may be called again.
 func (p *Provider) startSlot(ctx context.Context) (free func(), err error) {
+	if ctx.Err() != nil {
+		return nil, ended(ctx)
+	}
 	select {
 	case p.starts <- struct{}{}:
 	case <-ctx.Done():

@@ -267,6 +267,20 @@ func TestStall(t *testing.T) {
 	}
 }
 
+// A program that reads nothing holds nobody up, however much there is to tell it.
+func TestDeafToMuch(t *testing.T) {
+	t.Parallel()
+	p := with(t, "deaf", func(c *config.Provider) { c.IdleTimeout = 300 * time.Millisecond })
+	long := strings.Repeat("long ", 100_000)
+	for _, messages := range []string{
+		`{"role":"system","content":"` + long + `"},{"role":"assistant","content":"` + long + `"},{"role":"user","content":"` + long + `"}`,
+		`{"role":"system","content":"` + long + `"},{"role":"user","content":"` + long + `"}`,
+	} {
+		_, err := p.Complete(t.Context(), request(t, wire.Native, `{"messages":[`+messages+`]}`))
+		failed(t, err, subjects.KindTimeout)
+	}
+}
+
 // The caller's own error ends the stream and comes back as it is.
 func TestCallerLeaves(t *testing.T) {
 	t.Parallel()

@@ -17,6 +17,9 @@ const (
 	// maxStderr bounds what is kept of its complaints, from the beginning.
 	maxStderr = 4 << 10
 	readSize  = 64 << 10
+	// maxQueued is how many lines of input wait for a program that does not read:
+	// no more are written without hearing from it (initialize, a turn, a request).
+	maxQueued = 3
 
 	// exitWait is how long a program that has answered may take to leave by itself
 	// (it takes 30 to 90 ms): it may be writing its login or its state.
@@ -31,9 +34,9 @@ const (
 	drainWait = 500 * time.Millisecond
 )
 
-// process is one program that runs, in a process group of its own. Three
-// goroutines serve it: one waits for its end, one writes its input, one splits
-// its output into lines. stop ends them all.
+// process is one program that runs, in a process group of its own. Four goroutines
+// serve it: one waits for its end, one writes its input, one splits its output
+// into lines, one reads what it complains of. stop ends them all.
 //
 // A process ends at the latest with its group being killed: its children go with
 // it, and no pipe that one of them holds open keeps anybody waiting.
@@ -72,7 +75,7 @@ func (p *Provider) start(args, env []string) (*process, error) {
 // launch starts a command that is set up but for its pipes.
 func launch(cmd *exec.Cmd) (*process, error) {
 	p := &process{
-		cmd: cmd, said: &head{}, lines: make(chan []byte), input: make(chan []byte, 1),
+		cmd: cmd, said: &head{}, lines: make(chan []byte), input: make(chan []byte, maxQueued),
 		exited: make(chan struct{}), quit: make(chan struct{}), hushed: make(chan struct{}),
 	}
 	var theirs []*os.File
@@ -145,8 +148,7 @@ func (p *process) live(started chan<- error) {
 	}
 }
 
-// send queues input. It does not wait for the program to read it, but for what
-// was queued before.
+// send queues a line of input; it does not wait for the program to read it.
 func (p *process) send(b []byte) {
 	select {
 	case p.input <- b:
