@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,7 +89,8 @@ func TestThirteenthProvider(t *testing.T) {
 	if err := subjects.Query(ctx, client, subjects.QueryHealth, nil, &h); err != nil {
 		t.Fatal(err)
 	}
-	if p := h.Providers["team-llama"]; p.Available || p.Reason != "TEAM_KEY is not set" {
+	if p := h.Providers["team-llama"]; p.Available || p.Reason != "TEAM_KEY is not set" || p.Account != subjects.SubscriptionAPIKey ||
+		p.Models["fast"] != "llama-8b" || !slices.Equal(p.Capabilities, []string{"streaming"}) {
 		t.Errorf("%+v", p)
 	}
 }

@@ -176,6 +176,9 @@ func (e *Engine) Announce(ctx context.Context, body []byte) error {
 	if got.first {
 		e.log.Warn("an announcement of an outside provider is refused", "error", got.err)
 	}
+	if got.err == nil && !(*e.snapshot.Load())[a.cfg.ID].Available {
+		trySend(e.news, struct{}{}) // its program was started again
+	}
 	return got.err
 }
 

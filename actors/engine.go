@@ -265,7 +265,7 @@ func (e *Engine) look(ctx context.Context, id string, p providers.Provider, else
 		return routing.State{Reason: routing.ReasonNotHosted, Detail: "hosted on no node that can be heard"}
 	}
 	if err := p.Check(ctx); err != nil {
-		return routing.State{Reason: routing.ReasonUnavailable, Detail: subjects.AsError(err).Message}
+		return routing.State{Reason: routing.ReasonUnavailable, Detail: subjects.AsError(err).Message, Has: p.Capabilities()}
 	}
 	return routing.State{Available: true, Has: p.Capabilities()}
 }

@@ -69,7 +69,7 @@ func (e *Engine) health(ctx context.Context) *subjects.Health {
 	for id, st := range snap {
 		usable := st.Available && e.allowed(router, id)
 		h.CanServe = h.CanServe || usable
-		h.Providers[id] = subjects.ProviderHealth{Available: st.Available, Reason: st.Detail, Mode: reachedBy(router.Account(id))}
+		h.Providers[id] = providerHealth(router.Provider(id), st)
 	}
 	if !h.CanServe {
 		h.Reasons = append(h.Reasons, "no provider can serve in mode "+e.cfg.Mode+": see providers for the reasons")
@@ -81,6 +81,17 @@ func (e *Engine) health(ctx context.Context) *subjects.Health {
 	}
 	if len(h.Reasons) > 0 {
 		h.Status = "degraded"
+	}
+	return h
+}
+
+func providerHealth(p *config.Provider, st routing.State) subjects.ProviderHealth {
+	h := subjects.ProviderHealth{Available: st.Available, Reason: st.Detail, Mode: "remote", Capabilities: st.Has.Names()}
+	if p != nil { // nil: an outside one that left this moment
+		h.Account, h.Models = p.Account, p.Models
+		if !st.Remote {
+			h.Mode = reachedBy(p.Account)
+		}
 	}
 	return h
 }
@@ -131,7 +142,7 @@ func (e *Engine) providers() *subjects.ProvidersReply {
 			models = map[string]string{}
 		}
 		out.Providers = append(out.Providers, subjects.ProviderInfo{
-			Provider: id, Available: st.Available, Reason: st.Detail, Account: p.Account, Local: p.Local(),
+			Provider: id, Available: st.Available, Reason: st.Detail, Account: p.Account, Local: p.Local(), Outside: e.isOutside(id),
 			Models: models, AvailableModels: p.AvailableModels, Capabilities: st.Has.Names(),
 		})
 	}

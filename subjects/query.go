@@ -29,6 +29,10 @@ type ProviderHealth struct {
 	Mode    string `json:"mode"`
 	Breaker string `json:"breaker,omitempty"`
 	Quota   string `json:"quota,omitempty"`
+	// Account, Models (by tier) and Capabilities are those of llm.query.providers.
+	Account      string            `json:"account,omitempty"`
+	Models       map[string]string `json:"models,omitempty"`
+	Capabilities []string          `json:"capabilities"`
 }
 
 // PoolHealth is one (provider, model) pool. Counts are calls; Peak is the
