@@ -326,6 +326,26 @@ func TestDeathFallsThrough(t *testing.T) {
 	}
 }
 
+// TestOutsideStartedAgain: a program that died and is started again serves as soon
+// as it has announced itself, not at the node's next look two seconds later.
+func TestOutsideStartedAgain(t *testing.T) {
+	node := bare(t)
+	p := outsider(t, node, "reverse", reverse)
+	_ = p.announce(reverseModels)
+	until(t, node, "the announcement", available("reverse"))
+	for range 3 { // so that no look is on time by chance
+		p.nc.Close()
+		until(t, node, "its death", func(h *subjects.Health) bool { return !h.Providers["reverse"].Available })
+		p = outsider(t, node, "reverse", reverse)
+		_ = p.announce(reverseModels)
+		start := time.Now()
+		until(t, node, "the new program", available("reverse"))
+		if d := time.Since(start); d > 500*time.Millisecond {
+			t.Errorf("it serves %s after it has announced itself", d)
+		}
+	}
+}
+
 // TestOutsideErrorsAndCancel: the program's error keeps its kind; a caller who
 // leaves is said to it by llm.cancel, under the id that it was given.
 func TestOutsideErrorsAndCancel(t *testing.T) {
