@@ -437,16 +437,11 @@ func (c *call) remote(provider string) bool { return (*c.e.snapshot.Load())[prov
 // ask makes the try itself, under the provider's own timeout.
 func (c *call) ask(cand subjects.Candidate, n int) (resp *wire.Response, err error) {
 	defer c.recovered("provider", &err)
-	ctx := c.ctx
-	pc := c.e.router.Load().Provider(cand.Provider)
-	if pc != nil && pc.Timeout > 0 && !endsWithin(ctx, pc.Timeout) {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, pc.Timeout)
-		defer cancel()
-	}
+	ctx, b := c.bounded(cand.Provider)
+	defer b.stop()
 	job := &providers.Job{
 		Request: c.req, Model: cand.Model, Attempt: n, CallID: c.id, Class: c.class, Tier: c.route.Tier, Hops: c.onwards(),
-		Opened: func(r *wire.Response) { c.lastResp = r },
+		Opened: func(r *wire.Response) { c.lastResp = r }, Begun: b.begun,
 	}
 	job.Deadline, _ = ctx.Deadline()
 	p := c.e.provider(cand.Provider)
@@ -457,13 +452,11 @@ func (c *call) ask(cand subjects.Candidate, n int) (resp *wire.Response, err err
 		return p.Complete(ctx, job)
 	}
 	c.enc = wire.NewStreamEncoder(c.req.Wire, &c.req.Head, c.id, cand.Model)
-	return p.Stream(ctx, job, c.event)
-}
-
-// endsWithin reports whether ctx ends by itself before d has passed.
-func endsWithin(ctx context.Context, d time.Duration) bool {
-	deadline, ok := ctx.Deadline()
-	return ok && time.Until(deadline) <= d
+	resp, err = p.Stream(ctx, job, func(ev *wire.Event) error {
+		b.begun()
+		return c.event(ev)
+	})
+	return resp, b.outcome(err)
 }
 
 // maxHeld bounds the events without output that are held back.

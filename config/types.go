@@ -89,7 +89,8 @@ type Provider struct {
 	// APIKeyEnv names the variable that APIKey was read from.
 	APIKeyEnv string
 	APIKey    Secret
-	// Timeout bounds one attempt; 0 = the call's deadline only.
+	// Timeout bounds one attempt: a whole answer, or the time until a stream
+	// begins; 0 = the call's deadline only.
 	Timeout time.Duration
 	// IdleTimeout bounds the silence between two events of a stream.
 	IdleTimeout time.Duration

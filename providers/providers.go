@@ -36,6 +36,10 @@ type Job struct {
 	// answer by then: warnings and rate-limit headers, which go to the caller in
 	// front of it.
 	Opened func(*wire.Response)
+	// Begun, when set, is told that the model has begun to answer a stream, also
+	// where that is no output yet (it thinks). The provider's own bound on an
+	// attempt holds until then.
+	Begun func()
 }
 
 // AttemptID makes a call id for the party that serves the attempt: no other
@@ -44,6 +48,13 @@ type Job struct {
 // it, and a Sluice that the call came through would take it for one of its own.
 func (j *Job) AttemptID() string {
 	return fmt.Sprintf("%.80s~%d~%s", j.CallID, j.Attempt, subjects.NewCallID())
+}
+
+// Begin tells Begun.
+func (j *Job) Begin() {
+	if j.Begun != nil {
+		j.Begun()
+	}
 }
 
 // Open tells Opened.

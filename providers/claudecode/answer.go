@@ -146,6 +146,9 @@ func (a *answer) piece(text string) (done bool, err error) {
 // next begins a message.
 func (a *answer) next() {
 	a.settle()
+	if a.out != nil {
+		a.job.Begin()
+	}
 	a.messages++
 	a.msg = &wire.AnthropicStream{Hub: true}
 }

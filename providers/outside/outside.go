@@ -188,6 +188,7 @@ func (s *stream) message(m *subjects.Msg) error {
 	if !s.opened {
 		s.opened = true
 		s.job.Open(s.r.Sum())
+		s.job.Begin()
 	}
 	err := s.r.Event(m.Data, s.yield)
 	s.broken = err != nil && !s.left

@@ -372,7 +372,7 @@ func (p *Provider) Stream(ctx context.Context, job *providers.Job, yield func(*w
 	if err != nil {
 		return nil, p.failed(nil, err)
 	}
-	s := &stream{p: p, t: t, r: p.o.Form.Reader(job)}
+	s := &stream{p: p, t: t, job: job, r: p.o.Form.Reader(job)}
 	s.yield = func(ev *wire.Event) error {
 		err := yield(ev)
 		s.left = s.left || err != nil
@@ -401,16 +401,22 @@ func (p *Provider) Stream(ctx context.Context, job *providers.Job, yield func(*w
 
 // stream is the reading of one stream.
 type stream struct {
-	p    *Provider
-	t    *try
-	r    Reader
-	left bool // the caller's side ended it
-	done bool
+	p     *Provider
+	t     *try
+	job   *providers.Job
+	r     Reader
+	begun bool
+	left  bool // the caller's side ended it
+	done  bool
 
 	yield func(*wire.Event) error
 }
 
 func (s *stream) event(name string, data []byte) error {
+	if !s.begun {
+		s.begun = true
+		s.job.Begin()
+	}
 	if name == "error" {
 		return s.p.client.ErrorOf(s.t.req, data)
 	}
