@@ -94,7 +94,7 @@ func (c *Client) classify(r *Request, resp *http.Response, body []byte) *subject
 	f.Wait = retryAfter(resp.Header, body, c.now())
 	f.Final = strings.EqualFold(resp.Header.Get("X-Should-Retry"), "false")
 	e := f.error(r, c.refine)
-	e.RateLimit = rateLimit(resp.Header)
+	e.RateLimit = rateLimit(resp.Header, r.Secret)
 	return e.WithCause(httpStatus(resp.StatusCode))
 }
 

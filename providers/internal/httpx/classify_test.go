@@ -176,7 +176,7 @@ func TestRetryAfterOfAnthropicsLimits(t *testing.T) {
 	if got := retryAfter(h, nil, now); got != 45*time.Second {
 		t.Errorf("by reset: %v", got)
 	}
-	if got := rateLimit(h); len(got) != 8 || got["anthropic-ratelimit-requests-remaining"] != "12" {
+	if got := rateLimit(h, ""); len(got) != 8 || got["anthropic-ratelimit-requests-remaining"] != "12" {
 		t.Errorf("%v", got)
 	}
 	h.Set("Retry-After", "7")
@@ -189,17 +189,22 @@ func TestRateLimitHeaders(t *testing.T) {
 	h := http.Header{"X-Request-Id": {"r"}}
 	h.Set("x-ratelimit-remaining-tokens", "149984")
 	h.Set("x-ratelimit-reset-requests", "1s\x00")
-	got := rateLimit(h)
+	got := rateLimit(h, "")
 	if len(got) != 2 || got["x-ratelimit-remaining-tokens"] != "149984" || got["x-ratelimit-reset-requests"] != "1s" {
 		t.Errorf("%v", got)
 	}
 	for i := range 100 {
 		h.Set("x-ratelimit-"+strings.Repeat("a", i), strings.Repeat("v", 1000))
 	}
-	if got = rateLimit(h); len(got) != maxRateHeaders {
+	if got = rateLimit(h, ""); len(got) != maxRateHeaders {
 		t.Errorf("%d headers are kept", len(got))
 	}
-	if rateLimit(http.Header{"A": {"b"}}) != nil {
+	h = http.Header{}
+	h.Set("x-ratelimit-key", strings.Repeat("é", maxRateValue/2-4)+"plain-secret-1") // cut in the middle of the key, or of a letter
+	if got = rateLimit(h, "plain-secret-1"); strings.Contains(got["x-ratelimit-key"], "plain") || !strings.HasSuffix(got["x-ratelimit-key"], "é***") {
+		t.Errorf("%q", got)
+	}
+	if rateLimit(http.Header{"A": {"b"}}, "") != nil {
 		t.Error("a map for nothing")
 	}
 }

@@ -90,8 +90,9 @@ func boundWait(nanos float64) time.Duration {
 	return time.Duration(nanos)
 }
 
-// rateLimit collects the provider's rate-limit headers, lower-case names.
-func rateLimit(h http.Header) map[string]string {
+// rateLimit collects the provider's rate-limit headers, lower-case names. A server
+// that names the key in one, by which it limits, does not hand it to callers.
+func rateLimit(h http.Header, secret string) map[string]string {
 	var out map[string]string
 	for k, v := range h {
 		if len(v) == 0 || !isRateHeader(k) {
@@ -103,7 +104,8 @@ func rateLimit(h http.Header) map[string]string {
 		if out == nil {
 			out = map[string]string{}
 		}
-		out[strings.ToLower(k)] = Clean(v[0][:min(len(v[0]), maxRateValue)], "")
+		value := Clean(v[0], secret) // before it is cut: half a key is not found
+		out[strings.ToLower(k)] = strings.ToValidUTF8(value[:min(len(value), maxRateValue)], "")
 	}
 	return out
 }

@@ -164,7 +164,7 @@ func (c *Client) reply(ctx context.Context, r *Request, resp *http.Response) (*R
 	if err != nil {
 		return nil, transportError(ctx, r, err)
 	}
-	reply := &Reply{Header: resp.Header, Body: body, RateLimit: rateLimit(resp.Header)}
+	reply := &Reply{Header: resp.Header, Body: body, RateLimit: rateLimit(resp.Header, r.Secret)}
 	if e := c.checkBody(r, resp, body); e != nil {
 		e.RateLimit = reply.RateLimit
 		return nil, e

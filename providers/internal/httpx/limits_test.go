@@ -93,7 +93,7 @@ func TestQuotaSnapshotsAreReported(t *testing.T) {
 	h := http.Header{"X-Quota": {"1"}, "X-Request-Id": {"r"}}
 	h.Set("x-quota-snapshot-premium_interactions", "ent=300&ov=0.0&ovPerm=false&rem=35.5&rst=2026-04-01T00%3A00%3A00Z")
 	h.Set("x-usage-ratelimit-weekly", "rem=40")
-	got := rateLimit(h)
+	got := rateLimit(h, "")
 	if len(got) != 2 || got["x-quota-snapshot-premium_interactions"] == "" || got["x-usage-ratelimit-weekly"] != "rem=40" {
 		t.Errorf("%v", got)
 	}

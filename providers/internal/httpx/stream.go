@@ -68,7 +68,7 @@ func (c *Client) Open(ctx context.Context, r *Request, idle time.Duration, opene
 		cancel(nil)
 		return &StreamReply{}, err
 	}
-	out := &StreamReply{RateLimit: rateLimit(resp.Header)}
+	out := &StreamReply{RateLimit: rateLimit(resp.Header, r.Secret)}
 	drained := false
 	defer func() {
 		if !drained {
