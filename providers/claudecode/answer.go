@@ -42,6 +42,7 @@ type answer struct {
 	usage    subjects.Usage // of the messages before msg
 	known    bool
 	messages int
+	whole    bool // the message before msg came to its end
 	bytes    int64
 	said     failure
 	limit    limits
@@ -89,14 +90,17 @@ func (a *answer) init(line gjson.Result) error {
 // event reads one event of the API's stream. Two ends of a message end the call
 // here, since the program would ask the model again by itself: a full token
 // limit (up to three more requests) and a refusal (one more). So does a stop
-// sequence in the text.
+// sequence in the text, and a message after one without an end: with it version
+// 2.1.332 has the model go on with an answer that was cut.
 func (a *answer) event(line gjson.Result) (done bool, err error) {
 	if line.Get("parent_tool_use_id").Type == gjson.String {
 		return false, nil // a subagent's, which there is none of
 	}
 	event := line.Get("event")
+	again := false
 	if event.Get("type").Str == "message_start" {
 		a.next()
+		again = a.messages > 1 && !a.whole
 	}
 	if a.msg == nil {
 		return false, nil
@@ -106,6 +110,8 @@ func (a *answer) event(line gjson.Result) (done bool, err error) {
 		return false, err
 	}
 	switch {
+	case again:
+		return true, cutShort()
 	case kind == wire.AnthropicError:
 		return false, nil // the result says it again
 	case a.ev.Text != "" && a.in.schema == nil:
@@ -159,7 +165,7 @@ func (a *answer) settle() {
 		return
 	}
 	sum := a.msg.Sum()
-	a.msg = nil
+	a.whole, a.msg = a.msg.Whole(), nil
 	a.model = cmp.Or(sum.Model, a.model)
 	a.finish = cmp.Or(a.finish, sum.FinishReason)
 	a.bytes += sum.OutputBytes
@@ -221,6 +227,9 @@ func (a *answer) result(line gjson.Result) (done bool, err error) {
 		return true, a.said.error(&a.limit, a.now(), a.job.Model)
 	case a.messages == 0:
 		return true, subjects.Errorf(subjects.KindProvider, "the claude program answered by itself, without asking the model")
+	case !a.whole: // 2.1.197 takes it for an answer, and its sum of the usage for whole
+		a.broken, a.final = true, gjson.Result{}
+		return true, cutShort()
 	case a.in.schema != nil:
 		return true, a.structured(line)
 	}
@@ -239,6 +248,11 @@ func (a *answer) structured(line gjson.Result) error {
 		text = line.Get("structured_output").Raw
 	}
 	return a.say(text)
+}
+
+// cutShort is the error of an answer that the API did not bring to its end.
+func cutShort() error {
+	return subjects.Errorf(subjects.KindProvider, "the API's stream ended in mid-answer")
 }
 
 // reportedModel is the model of a report on one model; "" = there are several.

@@ -64,6 +64,7 @@ type Provider struct {
 	starts chan struct{} // a slot for each start-up that runs
 	cred   *claudecred.Reader
 	status *status
+	dir    emptyDir // where the program runs
 	direct leg // nil unless it is switched on
 }
 
@@ -120,6 +121,7 @@ func (p *Provider) Check(ctx context.Context) error {
 // Close ends what runs between calls. Calls that run go on.
 func (p *Provider) Close() {
 	p.status.close()
+	p.dir.remove()
 	if p.direct != nil {
 		p.direct.Close()
 	}

@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+
+	"github.com/sluice-llm/sluice/subjects"
 )
 
 // callArgs is the command line of one call. It holds no text of a caller but the
@@ -153,11 +156,35 @@ func notRunnable(err error) error {
 	return unavailable(codeRefused, "the claude program cannot be run (%v); %s", why, how).WithCause(err)
 }
 
-// neutralDir is where the program runs. The path goes to the API with every
-// request, so it tells nothing; nor does the program find a project there.
-func neutralDir() string {
-	if filepath.Separator == '/' {
-		return "/"
+// emptyDir is where the program runs: a temporary folder with nothing in it. The
+// path goes to the API with every request, so it tells nothing; the program finds
+// no project there; and version 2.1.197, which lists all files below its folder at
+// every start, is done at once. It is made at the first call, and anew when a
+// cleaner of old files has taken it away.
+type emptyDir struct {
+	mu   sync.Mutex
+	path string // "" = there is none
+}
+
+func (d *emptyDir) get() (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if info, err := os.Lstat(d.path); err == nil && info.IsDir() {
+		return d.path, nil
 	}
-	return os.TempDir()
+	path, err := os.MkdirTemp("", "sluice-")
+	if err != nil {
+		return "", subjects.Errorf(subjects.KindProvider, "no temporary folder for the claude program could be made").WithCause(err)
+	}
+	d.path = path
+	return path, nil
+}
+
+func (d *emptyDir) remove() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.path != "" {
+		_ = os.Remove(d.path) // not empty, or gone: then it is not ours any more
+		d.path = ""
+	}
 }

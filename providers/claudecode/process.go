@@ -67,7 +67,10 @@ func (p *Provider) start(args, env []string) (*process, error) {
 		return nil, err
 	}
 	cmd := exec.Command(path, args...)
-	cmd.Env, cmd.Dir = env, neutralDir()
+	if cmd.Dir, err = p.dir.get(); err != nil {
+		return nil, err
+	}
+	cmd.Env = env
 	isolate(cmd)
 	return launch(cmd)
 }

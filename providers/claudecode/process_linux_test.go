@@ -42,13 +42,15 @@ func TestKilledNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &program{t: t, dir: filepath.Join(dir, "program")}
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick, limit := time.NewTicker(5*time.Millisecond), time.NewTimer(time.Minute)
 	defer tick.Stop()
+	defer limit.Stop()
 	for !strings.Contains(p.noted("heard"), `"user"`) {
 		select {
 		case <-tick.C:
-		case <-t.Context().Done():
-			t.Fatal("the program was not asked")
+		case <-limit.C:
+			failure, _ := os.ReadFile(filepath.Join(dir, "error"))
+			t.Fatalf("the program was not asked: %s", failure)
 		}
 	}
 	if err := node.Process.Kill(); err != nil {

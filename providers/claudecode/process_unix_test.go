@@ -112,7 +112,7 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 	t.Run("timeout", func(t *testing.T) {
 		t.Parallel()
-		p := with(t, "stubborn", func(c *config.Provider) { c.IdleTimeout = 300 * time.Millisecond })
+		p := with(t, "stubborn", func(c *config.Provider) { c.IdleTimeout = startsWithin })
 		_, err := p.Complete(t.Context(), request(t, wire.Native, hi))
 		failed(t, err, subjects.KindTimeout)
 		p.gone("pid", "child")

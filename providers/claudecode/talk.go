@@ -18,8 +18,9 @@ import (
 // Lines in: initialize (the system prompt, the schema), then the turns. The
 // program queues user lines and takes assistant lines at once, so the order is
 // kept by waiting: after an earlier user turn for the empty result that it
-// gets, after an assistant turn for the reply to a control request. The last
-// turn closes the input.
+// gets, after an assistant turn for the reply to a control request. The input
+// stays open until the result is there: version 2.1.197 leaves at its end, and
+// takes along what it has not yet written of a long answer.
 //
 // Lines out are read by answer. Silence for the idle timeout, on whatever the
 // call waits, is TIMEOUT: the program itself waits for ever on an API that has
@@ -62,7 +63,6 @@ func (t *talk) converse(ctx context.Context) error {
 	if err := t.say(userLine(t.in.turns[last], true)); err != nil {
 		return err
 	}
-	t.proc.closeInput()
 	t.answer.asked = true
 	return t.listen(ctx)
 }
