@@ -113,7 +113,7 @@ func TestStream(t *testing.T) {
 		"a page":                        {"<html></html>", false, subjects.KindProvider, "web page", "", ""},
 		"an error in it":                {he + `data: {"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}` + "\n\n", false, subjects.KindProvider, "overloaded", "he", ""},
 		"an error in a list":            {he + `data: [{"error":{"code":429,"message":"Resource has been exhausted (e.g. check quota).","status":"RESOURCE_EXHAUSTED"}}]` + "\n\n", false, subjects.KindRateLimited, "exhausted", "he", ""},
-		"an error without data:":        {he + `{"error":{"code":503,"status":"UNAVAILABLE"}}` + "\n\n", false, subjects.KindProvider, "ended early", "he", ""},
+		"an error without data:":        {he + "{\n \"error\": {\n  \"code\": 429,\n  \"message\": \"Resource has been exhausted.\",\n  \"status\": \"RESOURCE_EXHAUSTED\"\n }\n}\n", false, subjects.KindRateLimited, "exhausted", "he", ""},
 		"a malformed call":              {he + chunk("", `,"finishReason":"MALFORMED_FUNCTION_CALL"`), false, subjects.KindProvider, "MALFORMED_FUNCTION_CALL", "he", ""},
 		"a blocked prompt":              {`data: {"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":10,"cachedContentTokenCount":4,"candidatesTokenCount":2,"thoughtsTokenCount":3},"modelVersion":"gemini-2.5-flash-001"}` + "\n\n", false, subjects.KindContentPolicy, "SAFETY", "", ""},
 		"a server that does not stream": {answer, false, "", "", "hello", "stop"},

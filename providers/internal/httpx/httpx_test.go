@@ -271,11 +271,17 @@ func TestEventForms(t *testing.T) {
 		"characters":       {"data: é日😀\n\n", "é日😀"},
 		"empty":            {"", ""},
 		"huge":             {"data: a\n\ndata: " + huge + "\n\ndata: b\n\n", "a|" + huge + "|b"},
+		"bare JSON":        {"data: a\n\n{\"error\":1}", "a|{\"error\":1}"},
+		"bare list":        {"data: a\r\n\r\n[{\n \"error\": {\n  \"x\": 1\n }\n}\n]\n", "a|[{\n \"error\": {\n  \"x\": 1\n }\n}\n]"},
+		"bare, not at end": {"data: a\n\n{\"error\":1}\n\ndata: b\n\n", "a|b"},
+		"bare, no error":   {"data: a\n\n{\"x\":1}\n", "a"},
+		"bare, no JSON":    {"data: a\n\n{\"error\":\n\n", "a"},
+		"bare, too long":   {"data: a\n\n[\"" + strings.Repeat("a", maxBare) + "\"]", "a"},
 		"huge, CRLF":       {"data: " + huge + "\r\n\r\ndata: b\r\n\r\n", huge + "|b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, size := range []int{1, 2, 3, 7, 100_000} {
-				if size < 100 && len(tc.in) > 1<<19 {
+				if size < 100 && len(tc.in) > 1<<15 {
 					continue
 				}
 				got, err := streamed(tc.in, size)

@@ -120,9 +120,11 @@ func silence(r *Request, idle time.Duration) *subjects.Error {
 	return subjects.Errorf(subjects.KindTimeout, "%s sent nothing for %s in the middle of a stream", r.host(), idle)
 }
 
-// events reads an event stream and hands on each event that has data.
+// events reads an event stream and hands on each event that has data, and the
+// error that stands in place of one at the end.
 func events(body io.Reader, each Each) error {
-	for ev, err := range sse.Read(&gather{r: body}, &sse.ReadConfig{MaxEventSize: MaxEvent}) {
+	end := &bare{r: body}
+	for ev, err := range sse.Read(&gather{r: end}, &sse.ReadConfig{MaxEventSize: MaxEvent}) {
 		if err != nil {
 			return err
 		}
@@ -132,6 +134,9 @@ func events(body io.Reader, each Each) error {
 		if err := each(ev.Type, unsafe.Slice(unsafe.StringData(ev.Data), len(ev.Data))); err != nil {
 			return err
 		}
+	}
+	if failure := end.failure(); failure != nil {
+		return each("", failure)
 	}
 	return nil
 }
