@@ -92,8 +92,12 @@ func (form) Reader(*providers.Job) rest.Reader { return &reader{} }
 
 type reader struct{ wire.GeminiStream }
 
-// Event implements rest.Reader.
+// Event implements rest.Reader. [DONE] is not the API's; a gateway before it that
+// speaks OpenAI's form, too, ends every stream so.
 func (r *reader) Event(_ string, data []byte, yield func(*wire.Event) error) error {
+	if string(data) == "[DONE]" {
+		return rest.ErrDone
+	}
 	failure, err := r.Chunk(data, yield)
 	if failure {
 		return rest.ErrorIn(data)

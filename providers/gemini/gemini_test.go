@@ -104,6 +104,8 @@ func TestStream(t *testing.T) {
 		"the reason in a last chunk":    {he + chunk(text("llo"), "") + chunk(text(""), stopped), false, "", "", "hello", "stop"},
 		"no blank line at the end":      {he + strings.TrimRight(chunk(text("llo"), stopped), "\r\n"), false, "", "", "hello", "stop"},
 		"usage after the end":           {he + chunk(text("llo"), stopped) + `data: {"usageMetadata":{"promptTokenCount":10}}` + "\n\n", false, "", "", "hello", "stop"},
+		"a gateway's end":               {he + chunk(text("llo"), stopped) + "data: [DONE]\n\n", false, "", "", "hello", "stop"},
+		"a gateway's end alone":         {he + "data: [DONE]\n\n", false, subjects.KindProvider, "ended early", "he", ""},
 		"a call":                        {chunk(`{"functionCall":{"name":"f","args":{"a":1}}}`, stopped), false, "", "", `f{"a":1}`, "tool_calls"},
 		"a filter":                      {he + chunk("", `,"finishReason":"SAFETY"`), false, "", "", "he", "content_filter"},
 		"no finish reason":              {he, false, subjects.KindProvider, "ended early", "he", ""},
