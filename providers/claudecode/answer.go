@@ -42,7 +42,7 @@ type answer struct {
 	usage    subjects.Usage // of the messages before msg
 	known    bool
 	messages int
-	whole    bool // the message before msg came to its end
+	ended    bool // the last of them said why it ended
 	bytes    int64
 	said     failure
 	limit    limits
@@ -90,8 +90,8 @@ func (a *answer) init(line gjson.Result) error {
 // event reads one event of the API's stream. Two ends of a message end the call
 // here, since the program would ask the model again by itself: a full token
 // limit (up to three more requests) and a refusal (one more). So does a stop
-// sequence in the text, and a message after one without an end: with it version
-// 2.1.332 has the model go on with an answer that was cut.
+// sequence in the text, and a message after one that was cut: with it version
+// 2.1.332 has the model go on, told so by a message that nobody sent.
 func (a *answer) event(line gjson.Result) (done bool, err error) {
 	if line.Get("parent_tool_use_id").Type == gjson.String {
 		return false, nil // a subagent's, which there is none of
@@ -100,7 +100,7 @@ func (a *answer) event(line gjson.Result) (done bool, err error) {
 	again := false
 	if event.Get("type").Str == "message_start" {
 		a.next()
-		again = a.messages > 1 && !a.whole
+		again = a.messages > 1 && !a.ended
 	}
 	if a.msg == nil {
 		return false, nil
@@ -165,7 +165,7 @@ func (a *answer) settle() {
 		return
 	}
 	sum := a.msg.Sum()
-	a.whole, a.msg = a.msg.Whole(), nil
+	a.msg, a.ended = nil, sum.FinishReason != ""
 	a.model = cmp.Or(sum.Model, a.model)
 	a.finish = cmp.Or(a.finish, sum.FinishReason)
 	a.bytes += sum.OutputBytes
@@ -227,13 +227,12 @@ func (a *answer) result(line gjson.Result) (done bool, err error) {
 		return true, a.said.error(&a.limit, a.now(), a.job.Model)
 	case a.messages == 0:
 		return true, subjects.Errorf(subjects.KindProvider, "the claude program answered by itself, without asking the model")
-	case !a.whole: // 2.1.197 takes it for an answer, and its sum of the usage for whole
+	case !a.ended: // 2.1.197 takes what was cut for an answer
 		a.broken, a.final = true, gjson.Result{}
 		return true, cutShort()
 	case a.in.schema != nil:
 		return true, a.structured(line)
 	}
-	a.finish = cmp.Or(a.finish, subjects.FinishStop)
 	return true, a.flush()
 }
 

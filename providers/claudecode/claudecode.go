@@ -65,7 +65,7 @@ type Provider struct {
 	cred   *claudecred.Reader
 	status *status
 	dir    emptyDir // where the program runs
-	direct leg // nil unless it is switched on
+	direct leg      // nil unless it is switched on
 }
 
 // leg is one way to the account.

@@ -84,11 +84,54 @@ func TestCommand(t *testing.T) {
 			t.Errorf("the environment lacks %q", kv)
 		}
 	}
-	if got := p.noted("cwd"); got != "/" {
-		t.Errorf("runs in %q", got)
-	}
 	if len(p.noted("heard")) == 0 || !strings.Contains(p.noted("heard"), "confidential-prompt") {
 		t.Error("the prompt did not come on standard input")
+	}
+}
+
+// The program runs in a folder of its own with nothing in it, which is there as
+// long as it is needed.
+func TestFolder(t *testing.T) {
+	t.Parallel()
+	p := with(t, "answer:ok")
+	var last string
+	for range 3 {
+		if _, err := p.Complete(t.Context(), request(t, wire.Native, hi)); err != nil {
+			t.Fatal(err)
+		}
+		ran := strings.Split(p.noted("cwd"), "\n")
+		dir := ran[len(ran)-1]
+		files, err := os.ReadDir(dir)
+		info, statErr := os.Stat(dir)
+		if err != nil || statErr != nil || len(files) > 0 || info.Mode().Perm() != 0o700 || dir == p.dir || dir == last {
+			t.Fatalf("runs in %q (before in %q): %v, %v", dir, last, files, err)
+		}
+		if last == "" { // a cleaner takes it away
+			if err := os.Remove(dir); err != nil {
+				t.Fatal(err)
+			}
+			last = dir
+		} else {
+			last = ""
+		}
+	}
+	dir, err := p.Provider.dir.get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("%q is left: %v", dir, err)
+	}
+}
+
+// The input ends when the answer is there, and not before: there is a version
+// that leaves at its end.
+func TestInputStaysOpen(t *testing.T) {
+	t.Parallel()
+	p := with(t, "hasty")
+	if resp, err := p.Complete(t.Context(), request(t, wire.Native, hi)); err != nil || resp.Text != "hello" {
+		t.Errorf("%+v, %v", resp, err)
 	}
 }
 

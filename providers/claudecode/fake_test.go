@@ -168,6 +168,14 @@ var fakes = map[string]func(f *fake, arg string){
 		os.Stdout.Write(text)
 		f.leave()
 	},
+	// hasty leaves at the end of its input, whatever it is at.
+	"hasty": func(f *fake, _ string) {
+		f.hear()
+		go func() { f.leave(); exit(0) }()
+		<-time.After(200 * time.Millisecond)
+		answerWith("hello")
+		forever()
+	},
 	"banner": func(f *fake, _ string) {
 		say("Welcome to the wrapper!", "", "  "+initLine)
 		f.hear()

@@ -257,6 +257,7 @@ func scenarios() map[string]scenario {
 		"reset":              one(script{reset: true}, script{reset: true}),
 		"mid-error":          one(script{events: append(turnOf(textEvents(0, "Hel")[:2]), overloaded...)}),
 		"cut":                one(script{events: turnOf(textEvents(0, "Hel")[:2])}),
+		"no-end":             one(script{events: turnOf(textEvents(0, "Hel"))}, more),
 		"max-tokens":         one(script{events: turnOf(textEvents(0, "Hel", "lo, ", "wörld ✓"), endEvents("max_tokens"))}, more),
 		"refusal":            one(script{events: turnOf(textEvents(0, "Hel", "lo, ", "wörld ✓"), endEvents("refusal"))}, more),
 		"schema":             with(objectSchema, structured(`{"a": 3}`)),

@@ -274,6 +274,20 @@ func TestRealStop(t *testing.T) {
 	})
 }
 
+// A long answer comes whole.
+func TestRealLongAnswer(t *testing.T) {
+	eachVersion(t, func(t *testing.T, _, path string) {
+		r := realProgram(t, path)
+		piece := strings.Repeat("0123456789abcdef", 1<<10)
+		pieces := slices.Repeat([]string{piece}, 100)
+		r.api.next(script{events: turnOf(textEvents(0, pieces...), endEvents("end_turn"))})
+		resp, err := r.Complete(t.Context(), request(t, wire.Native, hi))
+		if err != nil || resp.Text != strings.Join(pieces, "") || resp.Usage.OutputTokens != 7 || !resp.UsageKnown {
+			t.Errorf("%d bytes, %+v, %v", len(resp.Text), resp.Usage, err)
+		}
+	})
+}
+
 // The scenarios of testdata end as the recordings say, and cost as many requests
 // as they must.
 func TestRealScenarios(t *testing.T) {

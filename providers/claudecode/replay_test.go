@@ -120,6 +120,7 @@ func TestRecordedFailures(t *testing.T) {
 		{name: "reset", kind: subjects.KindProvider, status: 502, says: "ECONNRESET"},
 		{name: "mid-error", kind: subjects.KindProvider, status: 502, says: "Overloaded", bytes: 3},
 		{name: "cut", kind: subjects.KindProvider, status: 502, says: "API Error", bytes: 3},
+		{name: "no-end", kind: subjects.KindProvider, status: 502, says: "mid-answer", bytes: 3},
 		{name: "by-itself", kind: subjects.KindProvider, status: 502, says: "by itself"},
 		{name: "schema-not", kind: subjects.KindProvider, status: 502, says: "schema", bytes: 14},
 		{name: "schema-refused", kind: subjects.KindProviderUnavailable, status: 422, says: "schema"},
