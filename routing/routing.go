@@ -382,7 +382,7 @@ func (r *Router) judge(snap Snapshot, job *Job, a ask, tier, id string) (model, 
 		return "", ReasonCapability, "cannot do " + missing.String()
 	}
 	if model = r.pickModel(a, tier, id); model == "" {
-		if p := r.providers[id]; p != nil && p.Kind == config.KindOutside {
+		if p := r.providers[id]; p != nil && (p.Kind == config.KindOutside || a.model != "" && a.provider == id) {
 			return "", ReasonNoModel, "its models are " + strings.Join(p.AvailableModels, ", ")
 		}
 		return "", ReasonNoModel, "no model for tier " + tier + "; set providers." + id + ".models." + tier + " or ask for " + id + "/<model>"
@@ -396,8 +396,8 @@ func (r *Router) pickModel(a ask, tier, id string) string {
 		if m := r.served(id, a.model); m != "" {
 			return m
 		}
-		if p := r.providers[id]; p != nil && p.Kind == config.KindOutside {
-			return "" // it has said what it serves
+		if p := r.providers[id]; p != nil && a.provider == id && len(p.AvailableModels) > 0 {
+			return "" // it is said what it serves
 		}
 		return a.model
 	case a.model != "" && slices.Contains(a.servers, id):

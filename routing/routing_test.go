@@ -198,9 +198,47 @@ func BenchmarkResolve(b *testing.B) {
 	}
 }
 
+// TestAvailableModels: a provider with a list of models is not asked for others.
+func TestAvailableModels(t *testing.T) {
+	cfg := load(t)
+	cfg.Providers["groq"].AvailableModels = append(Models(cfg.Providers["groq"]), "qwen-3", "claude-haiku-4-5")
+	cfg.Providers["mock"].AvailableModels = Models(cfg.Providers["mock"])
+	r := New(cfg)
+	for _, c := range []struct {
+		job   Job
+		chain string
+		why   string
+	}{
+		{Job{}, "groq/llama-3.3-70b-versatile > anthropic/claude-sonnet-4-5", ""},
+		{Job{Model: "groq/qwen-3"}, "groq/qwen-3 > anthropic/claude-sonnet-4-5", ""},
+		{Job{Model: "groq/Claude Haiku 4.5", Provider: "groq", Exact: true}, "groq/claude-haiku-4-5", ""},
+		{Job{Model: "groq/qwen-4"}, "anthropic/claude-sonnet-4-5", "its models are llama-3.1-8b-instant, llama-3.3-70b-versatile, openai/gpt-oss-120b, qwen-3, claude-haiku-4-5"},
+		{Job{Model: "qwen-4", Provider: "groq", Exact: true}, "", "its models are llama-3.1-8b-instant, llama-3.3-70b-versatile, openai/gpt-oss-120b, qwen-3, claude-haiku-4-5"},
+		{Job{Model: "anthropic/anything"}, "anthropic/anything > groq/llama-3.3-70b-versatile", ""},
+	} {
+		d, err := r.Resolve(with("groq", "anthropic"), &c.job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		why := ""
+		for _, s := range d.Skipped {
+			if s.Reason == ReasonNoModel {
+				why = s.Detail
+			}
+		}
+		if chain(d) != c.chain || why != c.why {
+			t.Errorf("%+v: %s (%s)", c.job, chain(d), why)
+		}
+	}
+	cfg.Mode = config.ModeMock
+	if d, err := New(cfg).Resolve(with("mock"), &Job{Model: "groq/qwen-4"}); err != nil || chain(d) != "mock/qwen-4" {
+		t.Errorf("the mock answers for every other: %v, %v", d, err)
+	}
+}
+
 func TestOutsideProviders(t *testing.T) {
 	cfg := load(t)
-	outside := &config.Provider{ID: "reverse", Account: subjects.SubscriptionAPIKey, Models: map[string]string{"fast": "rev-1"}, AvailableModels: []string{"rev-1", "rev-2"}}
+	outside := &config.Provider{ID: "reverse", Kind: config.KindOutside, Account: subjects.SubscriptionAPIKey, Models: map[string]string{"fast": "rev-1"}, AvailableModels: []string{"rev-1", "rev-2"}}
 	local := &config.Provider{ID: "lab", Account: subjects.SubscriptionLocal, Models: map[string]string{"fast": "lab-1"}}
 	r := New(cfg, outside, local)
 	snap := with("groq", "ollama", "reverse", "lab")
@@ -210,7 +248,8 @@ func TestOutsideProviders(t *testing.T) {
 	}{
 		{Job{Tier: "fast"}, "groq/llama-3.1-8b-instant > reverse/rev-1 > ollama/llama3.2 > lab/lab-1"},
 		{Job{Tier: "fast", Provider: "reverse"}, "reverse/rev-1 > groq/llama-3.1-8b-instant > ollama/llama3.2 > lab/lab-1"},
-		{Job{Tier: "fast", Model: "reverse/rev-9", Provider: "reverse", Exact: true}, "reverse/rev-9"},
+		{Job{Tier: "fast", Model: "reverse/rev-2", Provider: "reverse", Exact: true}, "reverse/rev-2"},
+		{Job{Tier: "fast", Model: "reverse/rev-9", Provider: "reverse", Exact: true}, ""},
 		{Job{Tier: "premium", Model: "rev-2"}, "reverse/rev-2 > groq/openai/gpt-oss-120b > ollama/llama3.2"},
 		{Job{Tier: "fast", Privacy: "local"}, "ollama/llama3.2 > lab/lab-1"},
 	} {
