@@ -65,6 +65,26 @@ func TestDecode(t *testing.T) {
 			`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":2,"prompt_cache_hit_tokens":8,"prompt_cache_miss_tokens":2}}`,
 			Response{Text: "x", FinishReason: "stop", UsageKnown: true, Usage: subjects.Usage{InputTokens: 2, OutputTokens: 2, TotalTokens: 4, CacheReadTokens: 8}},
 		},
+		{
+			"xAI's usage: the reasoning beside the completion",
+			`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"completion_tokens":2,"completion_tokens_details":{"reasoning_tokens":30},"prompt_tokens":10,"total_tokens":42}}`,
+			Response{Text: "x", FinishReason: "stop", UsageKnown: true, Usage: subjects.Usage{InputTokens: 10, OutputTokens: 32, TotalTokens: 42, ReasoningTokens: 30}},
+		},
+		{
+			"the same, less reasoning than completion",
+			`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"completion_tokens":40,"completion_tokens_details":{"reasoning_tokens":30},"prompt_tokens":10,"total_tokens":80}}`,
+			Response{Text: "x", FinishReason: "stop", UsageKnown: true, Usage: subjects.Usage{InputTokens: 10, OutputTokens: 70, TotalTokens: 80, ReasoningTokens: 30}},
+		},
+		{
+			"the same, without a total",
+			`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"completion_tokens":2,"completion_tokens_details":{"reasoning_tokens":30},"prompt_tokens":10}}`,
+			Response{Text: "x", FinishReason: "stop", UsageKnown: true, Usage: subjects.Usage{InputTokens: 10, OutputTokens: 32, TotalTokens: 42, ReasoningTokens: 30}},
+		},
+		{
+			"more reasoning than the total has room for",
+			`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"completion_tokens":2,"completion_tokens_details":{"reasoning_tokens":30},"prompt_tokens":10,"total_tokens":12}}`,
+			Response{Text: "x", FinishReason: "stop", UsageKnown: true, Usage: subjects.Usage{InputTokens: 10, OutputTokens: 2, TotalTokens: 12, ReasoningTokens: 2}},
+		},
 		{"no usage", `{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":null}`, Response{Text: "x", FinishReason: "stop"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -145,18 +145,22 @@ func finishReason(s string, calls, refused bool) string {
 }
 
 // openAIUsage reads a usage object. The prompt count has the cached tokens
-// inside; the contract's input tokens are the fresh ones.
+// inside; the contract's input tokens are the fresh ones. The completion count has
+// the reasoning inside, but not xAI's (Grok, at Copilot too): there the total has
+// it on top.
 func openAIUsage(v raw) (u subjects.Usage, known bool) {
 	if !v.isObject() {
 		return u, false
 	}
-	var prompt int64
+	var prompt, total int64
 	for f := range v.fields() {
 		switch f.Key {
 		case "prompt_tokens":
 			prompt, known = count(f.Value), f.Value.isNumber() || known
 		case "completion_tokens":
 			u.OutputTokens, known = count(f.Value), f.Value.isNumber() || known
+		case "total_tokens":
+			total = count(f.Value)
 		case "prompt_tokens_details":
 			u.CacheReadTokens = max(u.CacheReadTokens, count(f.Value.get("cached_tokens")))
 			u.CacheWriteTokens = count(f.Value.get("cache_write_tokens"))
@@ -166,6 +170,10 @@ func openAIUsage(v raw) (u subjects.Usage, known bool) {
 			u.ReasoningTokens = count(f.Value.get("reasoning_tokens"))
 		}
 	}
+	if beside := total - prompt - u.OutputTokens; u.ReasoningTokens > 0 && (beside >= u.ReasoningTokens || total == 0 && u.ReasoningTokens > u.OutputTokens) {
+		u.OutputTokens += u.ReasoningTokens
+	}
+	u.ReasoningTokens = min(u.ReasoningTokens, u.OutputTokens)
 	u.CacheReadTokens = min(u.CacheReadTokens, prompt)
 	u.CacheWriteTokens = min(u.CacheWriteTokens, prompt-u.CacheReadTokens)
 	u.InputTokens = prompt - u.CacheReadTokens - u.CacheWriteTokens
