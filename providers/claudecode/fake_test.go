@@ -35,7 +35,18 @@ func TestMain(m *testing.M) {
 		f.run(name)
 		exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	// What a killed node leaves of temporary folders goes with the tests.
+	dir, err := os.MkdirTemp("", "sluice-claudecode-")
+	if err == nil {
+		err = os.Setenv("TMPDIR", dir)
+	}
+	if err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+		os.RemoveAll(dir)
+		os.Exit(status)
+	}))
 }
 
 // fake is a claude program. It notes what it was given in its folder: args (a
