@@ -67,6 +67,38 @@ func startNode(t *testing.T, dir string) (*exec.Cmd, string) {
 	return cmd, strings.TrimSpace(line)
 }
 
+// TestQueriesAfterAStart: the first query after a start has every answered call,
+// however far behind the stream the database is.
+func TestQueriesAfterAStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	start := func() *sluice.Node {
+		node, err := sluice.Start(t.Context(), sluice.WithData(dir), sluice.WithEnviron([]string{"SEMANTIC_ANALYSIS_MODE=mock"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return node
+	}
+	const calls = 300
+	node := start()
+	for range calls {
+		req := &subjects.Request{}
+		req.Messages = []subjects.Message{{Role: "user", Content: subjects.Text("hi")}}
+		if _, err := subjects.Call(t.Context(), node.Client(), subjects.ClassInteractive, req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node.Close()
+	if err := os.RemoveAll(filepath.Join(dir, "usage")); err != nil {
+		t.Fatal(err)
+	}
+	node = start()
+	defer node.Close()
+	if rows := recentRows(t.Context(), t, node.Client()); len(rows) != calls {
+		t.Errorf("%d of %d calls", len(rows), calls)
+	}
+}
+
 // TestKill kills the serving process at random moments under load. Each
 // answered call is in the store exactly once, every total is the sum of its
 // rows, and each start needs no help.

@@ -116,6 +116,7 @@ func NewEngine(o Options) *Engine {
 	e.background(func() { stream.run(e.base) })
 	e.usage = newUsageLog(e.sys, stream, o.Log, e.cfg.Usage.MaxPending, o.Emit)
 	e.usage.spill = o.Spill
+	e.noteLogged()
 	e.progress = e.sys.spawn(&aggregator{})
 	e.changed = make(chan struct{}, 1)
 	e.node = subjects.NewCallID()
@@ -371,6 +372,16 @@ func (e *Engine) flush() {
 	ctx, cancel := context.WithTimeout(e.base, 5*time.Second)
 	defer cancel()
 	_ = e.reach(ctx)
+}
+
+// noteLogged takes the records that are in the stream at the start for this
+// node's own: after a kill the database is behind, and a query waits for them.
+func (e *Engine) noteLogged() {
+	ctx, cancel := context.WithTimeout(e.base, time.Second)
+	defer cancel()
+	if stream, err := e.o.JS.Stream(ctx, subjects.UsageStream); err == nil {
+		e.usage.noteSeq(stream.CachedInfo().State.LastSeq)
+	}
 }
 
 // reach waits until the database holds the last record that this node logged.
