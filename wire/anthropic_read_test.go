@@ -191,8 +191,8 @@ func TestAnthropicStreamCut(t *testing.T) {
 			t.Errorf("%d: %+v %v", n, sum, err)
 		}
 	}
-	if s, _, _ := playAnthropic(t, true, anthropicEvents[:len(anthropicEvents)-1]); !s.Whole() {
-		t.Error("a stop reason without message_stop is an answer")
+	if s, _, _ := playAnthropic(t, true, anthropicEvents[:len(anthropicEvents)-1]); s.Whole() || !s.Sum().UsageKnown {
+		t.Error("a stop reason alone is no proper end; its usage is known")
 	}
 }
 

@@ -255,18 +255,11 @@ func (s *AnthropicStream) close(index raw) openBlock {
 	return openBlock{}
 }
 
-// Whole reports whether the answer is whole if the stream ends now: its proper
-// end has come, or a stop reason and no tool call is open.
+// Whole reports whether the proper end has come, after an answer. A stop reason
+// alone is none: what cuts a stream there may have cut it anywhere, and the
+// vendor's own SDK takes it for cut, too.
 func (s *AnthropicStream) Whole() bool {
-	if s.ended {
-		return s.started || s.sum.OutputBytes > 0 || s.sum.FinishReason != ""
-	}
-	for i := range s.open {
-		if s.open[i].tool {
-			return false
-		}
-	}
-	return s.sum.FinishReason != ""
+	return s.ended && (s.started || s.sum.OutputBytes > 0 || s.sum.FinishReason != "")
 }
 
 // Sum is what the events have said so far: model, usage, finish reason, bytes; the

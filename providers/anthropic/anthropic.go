@@ -74,8 +74,7 @@ func (Form) Read(_ *providers.Job, body []byte) (*wire.Response, error) {
 	return resp, wire.DecodeAnthropicSummary(resp)
 }
 
-// Reader implements rest.Form. A stream has its proper end with message_stop, or
-// with a stop reason where a server forgets that.
+// Reader implements rest.Form. A stream has its proper end with message_stop.
 func (Form) Reader(job *providers.Job) rest.Reader {
 	r := &reader{same: job.Request.Wire == wire.AnthropicMessages}
 	r.s.Hub = !r.same

@@ -3,6 +3,7 @@
 package registry
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/sluice-llm/sluice/config"
@@ -78,7 +79,7 @@ func added(c *config.Provider, o Options) providers.Provider {
 func New(cfg *config.Config, opts Options) map[string]providers.Provider {
 	all := make(map[string]providers.Provider, len(cfg.Providers))
 	for id, c := range cfg.Providers {
-		all[id] = build[c.Kind](c, opts)
+		all[id] = build[cmp.Or(c.Kind, id)](c, opts)
 	}
 	return all
 }
