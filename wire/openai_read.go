@@ -83,6 +83,9 @@ func DecodeSummary(resp *Response) error {
 	if choices == 0 {
 		return subjects.Errorf(subjects.KindProvider, "the answer has no choices")
 	}
+	if !first.has {
+		return subjects.Errorf(subjects.KindProvider, "the answer's choice has no message")
+	}
 	resp.FinishReason = finishReason(first.finish.str(), false, false)
 	return nil
 }
@@ -91,6 +94,8 @@ func DecodeSummary(resp *Response) error {
 type choice struct {
 	index, finish raw
 	delta         delta
+	// has says that there is a message in it, or a piece of one.
+	has bool
 }
 
 func (c *choice) read(v raw) {
@@ -99,6 +104,7 @@ func (c *choice) read(v raw) {
 		case "index":
 			c.index = f.Value
 		case "message", "delta":
+			c.has = f.Value.isObject()
 			c.delta.read(f.Value)
 		case "finish_reason":
 			c.finish = f.Value

@@ -91,6 +91,7 @@ func TestCompleteFails(t *testing.T) {
 		"quota":      {429, `{"error":{"code":"insufficient_quota","message":"no money, ` + key + `"}}`, subjects.KindQuotaExhausted},
 		"auth":       {401, `{"error":{"code":"invalid_api_key","message":"Incorrect API key provided: ` + key + `"}}`, subjects.KindAuth},
 		"no choices": {200, `{"choices":[]}`, subjects.KindProvider},
+		"no message": {200, `{"choices":[{"index":0,"message":null,"finish_reason":"stop"}]}`, subjects.KindProvider},
 		"error":      {200, `{"error":{"message":"x"}}`, subjects.KindProvider},
 		"no JSON":    {200, `hello`, subjects.KindProvider},
 	} {
