@@ -12,81 +12,84 @@ import (
 	"github.com/sluice-llm/sluice/subjects"
 )
 
-func TestDecode(t *testing.T) {
-	for _, tc := range []struct {
-		name, raw string
-		want      Response
-	}{
-		{
-			"plain",
-			`{"model":"gpt-4o-2024-08-06","choices":[{"index":0,"message":{"role":"assistant","content":"h\u00e9\n"},"finish_reason":"stop"}],
+// decoded are answers of openai-chat servers and what they say.
+var decoded = []struct {
+	name, raw string
+	want      Response
+}{
+	{
+		"plain",
+		`{"model":"gpt-4o-2024-08-06","choices":[{"index":0,"message":{"role":"assistant","content":"h\u00e9\n"},"finish_reason":"stop"}],
 			 "usage":{"prompt_tokens":100,"completion_tokens":20,"total_tokens":120,"prompt_tokens_details":{"cached_tokens":60,"cache_write_tokens":10},"completion_tokens_details":{"reasoning_tokens":5}}}`,
-			Response{Text: "hé\n", FinishReason: "stop", Model: "gpt-4o-2024-08-06", UsageKnown: true, Usage: subjects.Usage{
-				InputTokens: 30, OutputTokens: 20, TotalTokens: 50, CacheReadTokens: 60, CacheWriteTokens: 10, ReasoningTokens: 5,
-			}},
-		},
-		{
-			"tool calls, finish reason of a sloppy server",
-			`{"choices":[{"message":{"content":null,"tool_calls":[{"id":"1","function":{"name":"f","arguments":"{\"a\":1}"}},{"id":"2","function":{"name":"g","arguments":""}}]},"finish_reason":"stop"}]}`,
-			Response{FinishReason: "tool_calls", ToolCalls: []subjects.ToolCall{{ID: "1", Name: "f", Arguments: `{"a":1}`}, {ID: "2", Name: "g", Arguments: "{}"}}},
-		},
-		{
-			"legacy function call",
-			`{"choices":[{"message":{"content":null,"function_call":{"name":"f","arguments":"{}"}},"finish_reason":"function_call"}]}`,
-			Response{FinishReason: "tool_calls", ToolCalls: []subjects.ToolCall{{ID: made, Name: "f", Arguments: "{}"}}},
-		},
-		{
-			"refusal",
-			`{"choices":[{"message":{"content":null,"refusal":"no"},"finish_reason":"stop"}]}`,
-			Response{Text: "no", FinishReason: "content_filter"},
-		},
-		{
-			"content as parts, a finish reason of its own, several choices",
-			`{"choices":[{"index":1,"message":{"content":"second"}},{"index":0,"message":{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},"finish_reason":"eos"}]}`,
-			Response{Text: "ab", FinishReason: "stop"},
-		},
-		{
-			"arguments as an object",
-			`{"choices":[{"message":{"tool_calls":[{"id":"1","function":{"name":"f","arguments":{"a":1}}}]},"finish_reason":"tool_calls"}]}`,
-			Response{FinishReason: "tool_calls", ToolCalls: []subjects.ToolCall{{ID: "1", Name: "f", Arguments: `{"a":1}`}}},
-		},
-		{
-			"absurd usage",
-			`{"choices":[{"message":{"content":""},"finish_reason":"length"}],"usage":{"prompt_tokens":5,"completion_tokens":-7,"prompt_tokens_details":{"cached_tokens":9,"cache_write_tokens":9}}}`,
-			Response{FinishReason: "length", UsageKnown: true, Usage: subjects.Usage{CacheReadTokens: 5}},
-		},
-		{
-			"usage of another kind",
-			`{"choices":[{"message":{"content":""},"finish_reason":"length"}],"usage":{"prompt_tokens":1e3,"completion_tokens":1e300,"prompt_tokens_details":null,"completion_tokens_details":"x"}}`,
-			Response{FinishReason: "length", UsageKnown: true, Usage: subjects.Usage{InputTokens: 1000, OutputTokens: maxTokens, TotalTokens: maxTokens + 1000}},
-		},
-		{
-			"DeepSeek's usage",
-			`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":2,"prompt_cache_hit_tokens":8,"prompt_cache_miss_tokens":2}}`,
-			Response{Text: "x", FinishReason: "stop", UsageKnown: true, Usage: subjects.Usage{InputTokens: 2, OutputTokens: 2, TotalTokens: 4, CacheReadTokens: 8}},
-		},
-		{
-			"xAI's usage: the reasoning beside the completion",
-			`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"completion_tokens":2,"completion_tokens_details":{"reasoning_tokens":30},"prompt_tokens":10,"total_tokens":42}}`,
-			Response{Text: "x", FinishReason: "stop", UsageKnown: true, Usage: subjects.Usage{InputTokens: 10, OutputTokens: 32, TotalTokens: 42, ReasoningTokens: 30}},
-		},
-		{
-			"the same, less reasoning than completion",
-			`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"completion_tokens":40,"completion_tokens_details":{"reasoning_tokens":30},"prompt_tokens":10,"total_tokens":80}}`,
-			Response{Text: "x", FinishReason: "stop", UsageKnown: true, Usage: subjects.Usage{InputTokens: 10, OutputTokens: 70, TotalTokens: 80, ReasoningTokens: 30}},
-		},
-		{
-			"the same, without a total",
-			`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"completion_tokens":2,"completion_tokens_details":{"reasoning_tokens":30},"prompt_tokens":10}}`,
-			Response{Text: "x", FinishReason: "stop", UsageKnown: true, Usage: subjects.Usage{InputTokens: 10, OutputTokens: 32, TotalTokens: 42, ReasoningTokens: 30}},
-		},
-		{
-			"more reasoning than the total has room for",
-			`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"completion_tokens":2,"completion_tokens_details":{"reasoning_tokens":30},"prompt_tokens":10,"total_tokens":12}}`,
-			Response{Text: "x", FinishReason: "stop", UsageKnown: true, Usage: subjects.Usage{InputTokens: 10, OutputTokens: 2, TotalTokens: 12, ReasoningTokens: 2}},
-		},
-		{"no usage", `{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":null}`, Response{Text: "x", FinishReason: "stop"}},
-	} {
+		Response{Text: "hé\n", FinishReason: "stop", Model: "gpt-4o-2024-08-06", UsageKnown: true, Usage: subjects.Usage{
+			InputTokens: 30, OutputTokens: 20, TotalTokens: 50, CacheReadTokens: 60, CacheWriteTokens: 10, ReasoningTokens: 5,
+		}},
+	},
+	{
+		"tool calls, finish reason of a sloppy server",
+		`{"choices":[{"message":{"content":null,"tool_calls":[{"id":"1","function":{"name":"f","arguments":"{\"a\":1}"}},{"id":"2","function":{"name":"g","arguments":""}}]},"finish_reason":"stop"}]}`,
+		Response{FinishReason: "tool_calls", ToolCalls: []subjects.ToolCall{{ID: "1", Name: "f", Arguments: `{"a":1}`}, {ID: "2", Name: "g", Arguments: "{}"}}},
+	},
+	{
+		"legacy function call",
+		`{"choices":[{"message":{"content":null,"function_call":{"name":"f","arguments":"{}"}},"finish_reason":"function_call"}]}`,
+		Response{FinishReason: "tool_calls", ToolCalls: []subjects.ToolCall{{ID: made, Name: "f", Arguments: "{}"}}},
+	},
+	{
+		"refusal",
+		`{"choices":[{"message":{"content":null,"refusal":"no"},"finish_reason":"stop"}]}`,
+		Response{Text: "no", FinishReason: "content_filter"},
+	},
+	{
+		"content as parts, a finish reason of its own, several choices",
+		`{"choices":[{"index":1,"message":{"content":"second"}},{"index":0,"message":{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},"finish_reason":"eos"}]}`,
+		Response{Text: "ab", FinishReason: "stop"},
+	},
+	{
+		"arguments as an object",
+		`{"choices":[{"message":{"tool_calls":[{"id":"1","function":{"name":"f","arguments":{"a":1}}}]},"finish_reason":"tool_calls"}]}`,
+		Response{FinishReason: "tool_calls", ToolCalls: []subjects.ToolCall{{ID: "1", Name: "f", Arguments: `{"a":1}`}}},
+	},
+	{
+		"absurd usage",
+		`{"choices":[{"message":{"content":""},"finish_reason":"length"}],"usage":{"prompt_tokens":5,"completion_tokens":-7,"prompt_tokens_details":{"cached_tokens":9,"cache_write_tokens":9}}}`,
+		Response{FinishReason: "length", UsageKnown: true, Usage: subjects.Usage{CacheReadTokens: 5}},
+	},
+	{
+		"usage of another kind",
+		`{"choices":[{"message":{"content":""},"finish_reason":"length"}],"usage":{"prompt_tokens":1e3,"completion_tokens":1e300,"prompt_tokens_details":null,"completion_tokens_details":"x"}}`,
+		Response{FinishReason: "length", UsageKnown: true, Usage: subjects.Usage{InputTokens: 1000, OutputTokens: maxTokens, TotalTokens: maxTokens + 1000}},
+	},
+	{
+		"DeepSeek's usage",
+		`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":2,"prompt_cache_hit_tokens":8,"prompt_cache_miss_tokens":2}}`,
+		Response{Text: "x", FinishReason: "stop", UsageKnown: true, Usage: subjects.Usage{InputTokens: 2, OutputTokens: 2, TotalTokens: 4, CacheReadTokens: 8}},
+	},
+	{
+		"xAI's usage: the reasoning beside the completion",
+		`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"completion_tokens":2,"completion_tokens_details":{"reasoning_tokens":30},"prompt_tokens":10,"total_tokens":42}}`,
+		Response{Text: "x", FinishReason: "stop", UsageKnown: true, Usage: subjects.Usage{InputTokens: 10, OutputTokens: 32, TotalTokens: 42, ReasoningTokens: 30}},
+	},
+	{
+		"the same, less reasoning than completion",
+		`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"completion_tokens":40,"completion_tokens_details":{"reasoning_tokens":30},"prompt_tokens":10,"total_tokens":80}}`,
+		Response{Text: "x", FinishReason: "stop", UsageKnown: true, Usage: subjects.Usage{InputTokens: 10, OutputTokens: 70, TotalTokens: 80, ReasoningTokens: 30}},
+	},
+	{
+		"the same, without a total",
+		`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"completion_tokens":2,"completion_tokens_details":{"reasoning_tokens":30},"prompt_tokens":10}}`,
+		Response{Text: "x", FinishReason: "stop", UsageKnown: true, Usage: subjects.Usage{InputTokens: 10, OutputTokens: 32, TotalTokens: 42, ReasoningTokens: 30}},
+	},
+	{
+		"more reasoning than the total has room for",
+		`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"completion_tokens":2,"completion_tokens_details":{"reasoning_tokens":30},"prompt_tokens":10,"total_tokens":12}}`,
+		Response{Text: "x", FinishReason: "stop", UsageKnown: true, Usage: subjects.Usage{InputTokens: 10, OutputTokens: 2, TotalTokens: 12, ReasoningTokens: 2}},
+	},
+	{"no usage", `{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":null}`, Response{Text: "x", FinishReason: "stop"}},
+}
+
+func TestDecode(t *testing.T) {
+	for _, tc := range decoded {
 		t.Run(tc.name, func(t *testing.T) {
 			got := Response{Wire: OpenAIChat, Raw: []byte(tc.raw)}
 			if err := Decode(&got); err != nil {
