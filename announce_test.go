@@ -440,6 +440,75 @@ func TestProviderRole(t *testing.T) {
 	}
 }
 
+// TestOutsideEchoesHeaders: some clients put the headers of a call on its answer
+// (nats-py's respond does). The answer comes all the same, and the program's death
+// is noticed.
+func TestOutsideEchoesHeaders(t *testing.T) {
+	dies := atomic.Bool{}
+	serve := func(p *program, m *nats.Msg) {
+		say := func(data string) {
+			_ = p.nc.PublishMsg(&nats.Msg{Subject: m.Reply, Header: m.Header, Data: []byte(data)})
+		}
+		if !strings.Contains(string(m.Data), `"stream":true`) {
+			say(`{"content":"ok","finishReason":"stop"}`)
+			return
+		}
+		say(`{"type":"delta","content":"ok"}`)
+		if dies.Load() {
+			_ = p.nc.Flush()
+			p.nc.Close()
+			return
+		}
+		say(`{"type":"result","content":"ok","finishReason":"stop"}`)
+		say("")
+	}
+	for name, environ := range map[string][]string{
+		"open":      nil,
+		"passwords": {"SLUICE_PROVIDER_PASSWORD=of-providers", "SLUICE_CALLER_PASSWORD=of-callers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dies.Store(false)
+			node := bare(t, sluice.WithEnviron(environ))
+			opts := []nats.Option{nats.NoReconnect()}
+			if environ != nil {
+				opts = append(opts, nats.UserInfo("provider", "of-providers"), nats.CustomInboxPrefix("_INBOX.provider"))
+			}
+			nc, err := nats.Connect(node.NATSURL(), opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(nc.Close)
+			p := &program{t: t, nc: nc, name: "echo"}
+			if _, err := nc.QueueSubscribe(subjects.Provider("echo"), "q", func(m *nats.Msg) { serve(p, m) }); err != nil {
+				t.Fatal(err)
+			}
+			if refusal := p.announce(`"models":["m"],"capabilities":["streaming"]`); refusal != nil {
+				t.Fatal(refusal)
+			}
+			until(t, node, "the announcement", available("echo"))
+			req := ask("hello")
+			req.Provider = "echo"
+			if res, err := subjects.Call(t.Context(), node.Client(), subjects.ClassInteractive, req); err != nil || res.Content != "ok" {
+				t.Errorf("%+v, %v", res, err)
+			}
+			stream := func() (*subjects.Result, error) {
+				return subjects.CallStream(t.Context(), node.Client(), subjects.ClassInteractive, req, func(subjects.Event) error { return nil })
+			}
+			if res, err := stream(); err != nil || res.Content != "ok" {
+				t.Errorf("%+v, %v", res, err)
+			}
+			if err := nc.LastError(); err != nil {
+				t.Error(err)
+			}
+			dies.Store(true)
+			_, err = stream()
+			if e := subjects.AsError(err); e == nil || e.Kind != subjects.KindProvider || !strings.Contains(e.Message, "lost its connection") {
+				t.Errorf("after its death: %v", err)
+			}
+		})
+	}
+}
+
 // TestOutsideOnTwoNodes: every node hears an announcement and calls the program
 // itself, also one that hosts other providers only and has another's NATS server.
 func TestOutsideOnTwoNodes(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,7 +28,6 @@ type courier struct {
 
 	mu      sync.Mutex // guards parcels
 	parcels map[string]*parcel
-	last    uint64
 }
 
 var _ subjects.Transport = (*courier)(nil)
@@ -42,7 +40,7 @@ func newCourier(conn *nats.Conn, server *natsServer) (*courier, error) {
 	if server == nil {
 		return c, nil
 	}
-	c.inbox = conn.NewInbox()
+	c.inbox = subjects.TraceInbox + "." + randomHex(8)
 	var err error
 	c.sub, err = conn.Subscribe(c.inbox+".*", c.traced)
 	return c, err
@@ -117,8 +115,9 @@ func (c *courier) traced(m *nats.Msg) {
 	if p == nil {
 		return
 	}
+	// The first is that of the call. More come of replies with the call's headers.
 	if ids := holdersOf(m.Data); len(ids) > 0 {
-		p.holders.Store(&ids)
+		p.holders.CompareAndSwap(nil, &ids)
 	}
 }
 
@@ -128,9 +127,8 @@ func (c *courier) follow(ctx context.Context, m *subjects.Msg) (_ context.Contex
 		return ctx, m, func() {}
 	}
 	p := &parcel{}
+	dest := c.inbox + "." + randomHex(8) // who has one call does not know another one's
 	c.mu.Lock()
-	c.last++
-	dest := c.inbox + "." + strconv.FormatUint(c.last, 36)
 	c.parcels[dest] = p
 	c.mu.Unlock()
 	again := *m

@@ -111,6 +111,11 @@ const (
 	HeaderHop = "Llm-Hop"
 	// NodeInbox is the prefix of the nodes' own reply inboxes.
 	NodeInbox = "_NODE"
+
+	// TraceInbox is the prefix of where the server says who has a call of an outside
+	// provider. Who answers the call may write there: some clients put the headers
+	// of a request on its reply, and the server looks at the one that names this.
+	TraceInbox = "_TRACE"
 	// HeaderHopResult carries what the first node must know of a hop's answer.
 	HeaderHopResult = "Llm-Hop-Result"
 
