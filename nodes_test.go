@@ -13,6 +13,33 @@ import (
 	"github.com/sluice-llm/sluice/subjects"
 )
 
+// TestNodesPassword: a node that may not join another's server says what to set.
+func TestNodesPassword(t *testing.T) {
+	t.Parallel()
+	open := sluicetest.Start(t, sluice.WithNATSListen("127.0.0.1:0"), sluice.WithEnviron(nil))
+	secured := sluicetest.Start(t, sluice.WithNATSListen("127.0.0.1:0"), sluice.WithEnviron([]string{"SLUICE_NODE_PASSWORD=of-nodes", "SLUICE_CALLER_PASSWORD=of-callers"}))
+	for name, c := range map[string]struct {
+		url     string
+		environ []string
+	}{
+		"none is set":     {open.NATSURL(), nil},
+		"only for one":    {secured.NATSURL(), nil},
+		"another one":     {secured.NATSURL(), []string{"SLUICE_NODE_PASSWORD=another"}},
+		"only for itself": {open.NATSURL(), []string{"SLUICE_NODE_PASSWORD=of-nodes"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			node, err := sluice.Start(t.Context(), sluice.WithData(t.TempDir()), sluice.WithNATSURL(c.url), sluice.WithEnviron(c.environ))
+			if err == nil {
+				_ = node.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), "set SLUICE_NODE_PASSWORD") || strings.Contains(err.Error(), "of-nodes") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
 // TestTwoNodes: one node hosts openai, the other does not and is asked. Its
 // calls hop, wait in the first node's pool, and are recorded once.
 func TestTwoNodes(t *testing.T) {

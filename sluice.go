@@ -245,11 +245,17 @@ func (n *Node) dial(part string) (*nats.Conn, error) {
 		}
 	}))
 	conn, err := nats.Connect(n.o.natsURL, opts...)
+	if errors.Is(err, nats.ErrAuthorization) {
+		return nil, fmt.Errorf("--nats-url: the server at %s does not let this node in: %s", redactURL(n.o.natsURL), asNode)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--nats-url: no NATS server answers at %s: %w", redactURL(n.o.natsURL), err)
 	}
 	return conn, nil
 }
+
+// asNode says how a node gets what it needs of another's NATS server.
+const asNode = "set SLUICE_NODE_PASSWORD, the same for the node that has the server, or give --creds of a user that may do everything"
 
 // redactURL leaves out what may be a password.
 func redactURL(url string) string {
@@ -278,6 +284,9 @@ func (n *Node) makeStream(ctx context.Context) error {
 	})
 	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) {
 		return errors.New("--nats-url: that server has no JetStream; Sluice keeps its usage log there: start it with -js")
+	}
+	if err != nil && errors.Is(n.logConn.LastError(), nats.ErrPermissionViolation) {
+		return errors.New("--nats-url: that server does not let this node keep the usage log: " + asNode)
 	}
 	if err != nil {
 		return fmt.Errorf("the usage log (stream %s) cannot be made: %w", subjects.UsageStream, err)
