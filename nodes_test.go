@@ -92,8 +92,18 @@ func TestTwoNodes(t *testing.T) {
 	}
 	bad := ask("refuse this")
 	bad.Model = "openai/gpt-test"
-	if _, err := subjects.Call(ctx, asked.Client(), subjects.ClassInteractive, bad); subjects.KindOf(err) != subjects.KindAuth {
+	_, err = subjects.Call(ctx, asked.Client(), subjects.ClassInteractive, bad)
+	if subjects.KindOf(err) != subjects.KindAuth {
 		t.Errorf("the provider's error over a hop: %v", err)
+	}
+	var tries []subjects.Attempt
+	for _, a := range subjects.AsError(err).Attempts {
+		if a.Outcome != subjects.OutcomeSkipped {
+			tries = append(tries, a)
+		}
+	}
+	if len(tries) != 1 || tries[0].Provider != "openai" || tries[0].Outcome != string(subjects.KindAuth) {
+		t.Errorf("one try over a hop is told as %+v", tries)
 	}
 	gate.Shut()
 	cancelOverHop(ctx, t, asked, host, gate, up)

@@ -415,7 +415,7 @@ func (c *call) attempt(cand subjects.Candidate, n int) (resp *wire.Response, err
 	if c.ctx.Err() != nil { // the grant came together with the end
 		return nil, context.Cause(c.ctx)
 	}
-	start := time.Now()
+	start, tried := time.Now(), len(c.trail)
 	c.reached, c.held, c.lastResp = true, nil, nil
 	defer func() {
 		took := time.Since(start)
@@ -424,7 +424,9 @@ func (c *call) attempt(cand subjects.Candidate, n int) (resp *wire.Response, err
 		if c.outcome = subjects.KindOf(err); err != nil {
 			outcome = string(c.outcome)
 		}
-		c.trail = append(c.trail, subjects.Attempt{Provider: cand.Provider, Model: cand.Model, Outcome: outcome, Ms: took.Milliseconds()})
+		if len(c.trail) == tried { // else the node that hosts the provider has said which tries it made
+			c.trail = append(c.trail, subjects.Attempt{Provider: cand.Provider, Model: cand.Model, Outcome: outcome, Ms: took.Milliseconds()})
+		}
 	}()
 	if remote {
 		return c.hop(c.ctx, cand, n)
