@@ -28,7 +28,7 @@ func (c *call) bounded(provider string) (context.Context, *bound) {
 	}
 	b.limit = pc.Timeout
 	if !c.req.Head.Stream {
-		ctx, cancel := context.WithTimeout(c.ctx, b.limit)
+		ctx, cancel := context.WithTimeoutCause(c.ctx, b.limit, b.late())
 		b.cancel = cancel
 		return ctx, b
 	}
@@ -42,7 +42,7 @@ func (c *call) bounded(provider string) (context.Context, *bound) {
 }
 
 func (b *bound) late() *subjects.Error {
-	return subjects.Errorf(subjects.KindTimeout, "no answer began within %s, the provider's timeout", b.limit)
+	return subjects.Errorf(subjects.KindTimeout, "no answer came within %s, the provider's timeout", b.limit)
 }
 
 // begun says that the stream has begun.
