@@ -54,6 +54,7 @@ func (c *courier) stop() {
 
 // parcel is one call on its way.
 type parcel struct {
+	subject string
 	// holders are the connections that have the call; empty = not known yet.
 	holders atomic.Pointer[[]uint64]
 }
@@ -74,16 +75,18 @@ func (p *parcel) lost(connected func(uint64) bool) bool {
 
 // holdersOf reads the connections of clients out of a trace: those that got the
 // message as members of a queue group, for who listens beside them only listens;
-// without such, all.
-func holdersOf(trace []byte) []uint64 {
-	const clientKind, egress = 0, "eg"
+// without such, all. A trace of another subject tells nothing: a reply that has
+// the call's headers is traced, too, and may be told of first.
+func holdersOf(trace []byte, subject string) []uint64 {
+	const clientKind, ingress, egress = 0, "in", "eg"
 	var t struct {
 		Events []struct {
-			Type  string `json:"type"`
-			Kind  int    `json:"kind"`
-			CID   uint64 `json:"cid"`
-			Queue string `json:"queue"`
-			Error string `json:"error"`
+			Type    string `json:"type"`
+			Kind    int    `json:"kind"`
+			CID     uint64 `json:"cid"`
+			Subject string `json:"subj"`
+			Queue   string `json:"queue"`
+			Error   string `json:"error"`
 		} `json:"events"`
 	}
 	if json.Unmarshal(trace, &t) != nil {
@@ -91,6 +94,9 @@ func holdersOf(trace []byte) []uint64 {
 	}
 	var queued, all []uint64
 	for _, ev := range t.Events {
+		if ev.Type == ingress && ev.Subject != subject {
+			return nil
+		}
 		if ev.Type != egress || ev.Error != "" {
 			continue
 		}
@@ -115,9 +121,8 @@ func (c *courier) traced(m *nats.Msg) {
 	if p == nil {
 		return
 	}
-	// The first is that of the call. More come of replies with the call's headers.
-	if ids := holdersOf(m.Data); len(ids) > 0 {
-		p.holders.CompareAndSwap(nil, &ids)
+	if ids := holdersOf(m.Data, p.subject); len(ids) > 0 {
+		p.holders.Store(&ids)
 	}
 }
 
@@ -126,7 +131,7 @@ func (c *courier) follow(ctx context.Context, m *subjects.Msg) (_ context.Contex
 	if c.nats == nil {
 		return ctx, m, func() {}
 	}
-	p := &parcel{}
+	p := &parcel{subject: m.Subject}
 	dest := c.inbox + "." + randomHex(8) // who has one call does not know another one's
 	c.mu.Lock()
 	c.parcels[dest] = p

@@ -16,9 +16,10 @@ func TestHoldersOf(t *testing.T) {
 		`{"events":[` + in + `,{"type":"eg","kind":0,"cid":5,"sub":"s","error":"no"},{"type":"eg","kind":0,"cid":7,"sub":"s"}]}`: "[7]",
 		`{"events":[` + in + `,{"type":"eg","kind":2,"cid":9,"hop":"1"},{"type":"eg","kind":0,"cid":7,"sub":"s","queue":"q"}]}`:  "[]",
 		`{"events":[` + in + `]}`: "[]",
-		`hello`:                   "[]",
+		`{"events":[{"type":"in","kind":0,"cid":7,"subj":"_NODE.r"},{"type":"eg","kind":0,"cid":4,"sub":"_NODE.>"}]}`: "[]",
+		`hello`: "[]",
 	} {
-		if got := fmt.Sprint(holdersOf([]byte(trace))); got != want {
+		if got := fmt.Sprint(holdersOf([]byte(trace), "s")); got != want {
 			t.Errorf("%s: %s, not %s", trace, got, want)
 		}
 	}
