@@ -99,30 +99,11 @@ func (f form) Write(job *providers.Job, stream bool) (*rest.Exchange, error) {
 		return nil, err
 	}
 	ex := &rest.Exchange{Path: "/chat/completions", Body: body}
-	if ex.Warnings, err = left(job.Request); err != nil {
-		return nil, err
-	}
 	f.steers.leaveOut(job, ex)
 	if f.dialect.Prepare != nil {
 		err = f.dialect.Prepare(job, ex)
 	}
 	return ex, err
-}
-
-// left warns of what a request of another wire has that this one cannot say.
-func left(r *wire.Request) ([]string, error) {
-	if r.Wire == wire.OpenAIChat || r.Wire == wire.Native {
-		return nil, nil
-	}
-	chat, err := r.Chat()
-	if err != nil {
-		return nil, err
-	}
-	var warnings []string
-	for _, field := range chat.Left {
-		warnings = append(warnings, field+" is not supported by this provider's API and was left out")
-	}
-	return warnings, nil
 }
 
 // Read implements rest.Form.
