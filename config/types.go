@@ -38,10 +38,12 @@ type Config struct {
 	// Mode is mock, local or public (the default).
 	Mode string
 	// ForcedTier, ForcedProvider and CostMode come from SEMANTIC_ANALYSIS_TIER,
-	// _PROVIDER and _COST_MODE; "" = not set. CostMode is "budget" or "".
+	// and _PROVIDER; "" = not set.
 	ForcedTier     string
 	ForcedProvider string
-	CostMode       string
+	// CostMode is CostBudget, CostStandard (the default) or CostQuality: which
+	// limit a run has. CostBudget also sends everything to the fast tier.
+	CostMode string
 
 	// Providers has an entry for each of Order: ProviderIDs, then those that the
 	// file adds, by name.
@@ -49,6 +51,8 @@ type Config struct {
 	Order     []string
 	// ProviderPriority is the order of providers per tier.
 	ProviderPriority map[string][]string
+	// TaskPriority is the order of providers of a task, in place of its tier's.
+	TaskPriority map[string][]string
 	// TaskTiers maps a task to its tier; DefaultTier serves every other task.
 	TaskTiers   map[string]string
 	DefaultTier string
@@ -61,6 +65,15 @@ type Config struct {
 	// FallbackOn has the kinds that advance the chain.
 	FallbackOn map[subjects.Kind]bool
 	Usage      Usage
+	Cache      Cache
+	Breaker    Breaker
+	Costs      Costs
+	Quota      Quota
+	// Sensitivity says which providers may see what.
+	Sensitivity Sensitivity
+	// Hooks has the services that Sluice asks, by HookMock, HookBudget and
+	// HookSensitivity; one that is not there is not asked.
+	Hooks map[string]Hook
 	// Prices says what models cost.
 	Prices Prices
 
@@ -110,6 +123,8 @@ type Provider struct {
 	// known. CredentialsNamed says that a variable named the file.
 	CredentialsFile  string
 	CredentialsNamed bool
+	// Quota counts a subscription's completions; nil = not tracked.
+	Quota *QuotaTracking
 	// CLICommand is claude-code's program, Direct whether its login may be used
 	// without the program.
 	CLICommand string
@@ -210,6 +225,125 @@ type Usage struct {
 	// MaxPending bounds the records that are paid for and wait for a log that
 	// cannot be written.
 	MaxPending int
+}
+
+// Cost modes: which limit a run has.
+const (
+	CostBudget   = "budget"
+	CostStandard = "standard"
+	CostQuality  = "quality"
+)
+
+// Cache bounds the answers that are kept. MaxEntries or MaxBytes 0 = nothing is
+// kept; calls in flight still share an attempt.
+type Cache struct {
+	MaxEntries int           // 1000
+	TTL        time.Duration // 1 h
+	MaxBytes   int64         // 64 MiB, of all answers
+	// MaxEntryBytes bounds one answer: a larger one is not kept. 1 MiB.
+	MaxEntryBytes int64
+}
+
+// Breaker is about every provider's circuit breaker: Threshold consecutive
+// failures open it for ResetTimeout; the pause doubles each time a trial call
+// fails, up to MaxPause.
+type Breaker struct {
+	Threshold    int           // 5
+	ResetTimeout time.Duration // 60 s
+	MaxPause     time.Duration // 30 min
+}
+
+// NoLimit is an amount of a budget that is not bounded.
+const NoLimit = -1
+
+// Periods of the total budget.
+const (
+	PeriodDay   = "day"
+	PeriodMonth = "month"
+	PeriodAll   = "all"
+)
+
+// Costs are the budgets; each may be NoLimit.
+type Costs struct {
+	// PerRun is the limit of a run in micro-dollars, by cost mode.
+	PerRun map[string]subjects.USD
+	// BatchTokens bounds the tokens of a batch that leave this side of the network,
+	// BatchUSD its cost.
+	BatchTokens int64
+	BatchUSD    subjects.USD
+	// TotalUSD bounds the cost of all calls of a period, which is a day or a month
+	// of the calendar (UTC) or the whole life of the database.
+	TotalUSD    subjects.USD
+	TotalPeriod string
+	// Fallback sends calls over a budget to what costs nothing; else they fail.
+	Fallback bool
+}
+
+// RunLimit is the limit of a run in the configured cost mode.
+func (c *Config) RunLimit() subjects.USD {
+	if limit, ok := c.Costs.PerRun[c.CostMode]; ok {
+		return limit
+	}
+	return NoLimit
+}
+
+// QuotaTracking counts the completions of a subscription. SoftLimitPerHour is a
+// mark that is shown, and stops nobody; 0 = none.
+type QuotaTracking struct {
+	Enabled          bool
+	SoftLimitPerHour int
+}
+
+// Quota is about the windows that providers report.
+type Quota struct {
+	// Reserve holds the last part (0 to 1) of each window back for a class: the
+	// others pass the provider by once so much is left.
+	Reserve map[string]float64
+}
+
+// How sensitive content is.
+const (
+	Public       = "public"
+	Internal     = "internal"
+	Confidential = "confidential"
+)
+
+// Sensitivities lists them, the least first.
+var Sensitivities = []string{Public, Internal, Confidential}
+
+// Sensitivity says which providers may see content, by its sensitivity. The
+// words AllowAll and AllowLocal stand for all providers and for the local ones. A
+// sensitivity that is not there may go to all.
+type Sensitivity struct {
+	Allow map[string][]string
+}
+
+// Words of Sensitivity.Allow.
+const (
+	AllowAll   = "all"
+	AllowLocal = "local"
+)
+
+// Injection points.
+const (
+	HookMock        = "mock"
+	HookBudget      = "budget"
+	HookSensitivity = "sensitivity"
+)
+
+// What to do when a hook does not answer.
+const (
+	OnErrorAllow = "allow"
+	OnErrorLocal = "local"
+	OnErrorDeny  = "deny"
+)
+
+// Hook is one service that Sluice asks.
+type Hook struct {
+	Subject string
+	Timeout time.Duration // 250 ms
+	// OnError is OnErrorAllow, OnErrorLocal or OnErrorDeny.
+	OnError string
 }
 
 // ClassOf returns the class that ProcessClasses gives a process: its own entry,

@@ -19,6 +19,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sluice-llm/sluice/config"
 	"github.com/sluice-llm/sluice/subjects"
@@ -35,6 +36,11 @@ const (
 	ReasonPrivacy      = "privacy"
 	ReasonSubscription = "subscription"
 	ReasonNoModel      = "no_model"
+	ReasonBreaker      = "breaker"
+	ReasonQuota        = "quota"
+	ReasonReserve      = "quota_reserve"
+	ReasonBudget       = "budget"
+	ReasonSensitivity  = "sensitivity"
 )
 
 // State is what routing must know of one provider at this moment.
@@ -46,6 +52,27 @@ type State struct {
 	Reason string
 	Detail string
 	Has    wire.Need
+
+	// Breaker holds the provider back while its circuit breaker is not closed,
+	// Quota while the account has no quota left, Models does so for one model each,
+	// by id. Withheld holds it back from one class each: the rest of a window is
+	// kept for another.
+	Breaker  Hold
+	Quota    Hold
+	Models   map[string]Hold
+	Withheld map[string]Hold
+}
+
+// Hold says that a provider is to be passed by. The zero value says that it is
+// not.
+type Hold struct {
+	On bool
+	// Until is when one call may try it; zero = not known.
+	Until time.Time
+	// Trial says that this call is under way: the others still pass by.
+	Trial bool
+	// Detail is the text for people, without the time.
+	Detail string
 }
 
 // Snapshot has the state of each provider. It is not changed while in use.
@@ -64,6 +91,19 @@ type Job struct {
 	ForcePaid bool
 	// Exact asks for Provider and no other (llm.provider.<provider>.complete).
 	Exact bool
+	// Class is who is waiting.
+	Class string
+	// Sensitivity is how the content is classified; "" = not classified, which is
+	// public. Only, when not nil, lists the providers that a classifier allows.
+	Sensitivity string
+	Only        []string
+	// LocalOnly leaves all but the local providers out, for the reason that
+	// LocalReason names (ReasonSensitivity or ReasonBudget); it is the text for
+	// people, "" = no such rule.
+	LocalOnly, LocalReason string
+	// FreeOnly leaves the metered accounts out: a budget is used up. It is the text
+	// for people, "" = no such rule.
+	FreeOnly string
 }
 
 // Decision is the chain and how it came about.

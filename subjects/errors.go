@@ -114,6 +114,9 @@ type Error struct {
 	// HTTPStatus, when not 0, overrides the kind's status (429 for a
 	// NO_PROVIDER whose candidates all wait for a limit).
 	HTTPStatus int
+	// ModelOnly says that a QUOTA_EXHAUSTED is of the one model, and not of the whole
+	// account. It stays inside the node.
+	ModelOnly bool
 	// Final says that asking the same provider again is no use, whatever the kind:
 	// it says so itself, or has made its own tries. It stays inside the node.
 	Final bool

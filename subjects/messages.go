@@ -29,9 +29,13 @@ type Request struct {
 	// TimeoutMs is the whole call's deadline from arrival; 1 to MaxTimeoutMs, 0 = the configured default.
 	TimeoutMs int64 `json:"timeoutMs,omitempty"`
 	// CallID names the call; two requests with one id within two minutes are one call.
-	CallID  string `json:"callId,omitempty"`
+	CallID string `json:"callId,omitempty"`
+	// RunID is the workflow run and BatchID the batch whose limits apply.
 	RunID   string `json:"runId,omitempty"`
 	BatchID string `json:"batchId,omitempty"`
+	// CacheScope keeps the answer to those who name the same scope; "" = shared
+	// by all who name none.
+	CacheScope string `json:"cacheScope,omitempty"`
 }
 
 // Prompt is what the model is asked.
@@ -240,6 +244,22 @@ type Attempt struct {
 	// Reason says in one word why a candidate was skipped; never a message.
 	Reason string `json:"reason,omitempty"`
 	Ms     int64  `json:"ms"`
+	// Spent is what a try used that did not become the call's answer. The tokens
+	// of the try that did are the record's own.
+	Spent *Spent `json:"spent,omitempty"`
+}
+
+// Spent is what a failed try used. Model is canonical; CostUSD is null when the
+// price is not known.
+type Spent struct {
+	Model            string `json:"model"`
+	InputTokens      int64  `json:"inputTokens"`
+	OutputTokens     int64  `json:"outputTokens"`
+	CacheReadTokens  int64  `json:"cacheReadTokens,omitempty"`
+	CacheWriteTokens int64  `json:"cacheWriteTokens,omitempty"`
+	ReasoningTokens  int64  `json:"reasoningTokens,omitempty"`
+	Estimated        bool   `json:"estimated,omitempty"`
+	CostUSD          *USD   `json:"costUsd"`
 }
 
 // Result is the answer to a native call.
@@ -405,6 +425,9 @@ type UsageRecord struct {
 	ChainPosition int       `json:"chain_position"`
 	AttemptTrail  []Attempt `json:"attempt_trail"`
 	PromptPreview string    `json:"prompt_preview"`
+	// RunID and BatchID are the request's; left out when it named none.
+	RunID   string `json:"run_id,omitempty"`
+	BatchID string `json:"batch_id,omitempty"`
 }
 
 // UsageTotals sums usage records.
@@ -418,6 +441,10 @@ type UsageTotals struct {
 	CacheReadTokens  int64 `json:"cacheReadTokens"`
 	CacheWriteTokens int64 `json:"cacheWriteTokens"`
 	ReasoningTokens  int64 `json:"reasoningTokens"`
+	// RetriedTokens are the total tokens of tries that failed while a later try of
+	// the same call gave its outcome: they are in the sums above, under the
+	// provider and model of the try, and in no record's own tokens.
+	RetriedTokens int64 `json:"retriedTokens"`
 	// Estimated counts the calls whose tokens are estimates.
 	Estimated int64 `json:"estimated"`
 	// CostUSD and SavedUSD are sums of what is known: the calls that the next

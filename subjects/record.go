@@ -48,6 +48,12 @@ func (r *UsageRecord) AppendJSON(b []byte) []byte {
 	b = strconv.AppendInt(append(b, `,"chain_position":`...), int64(r.ChainPosition), 10)
 	b = appendTrail(append(b, `,"attempt_trail":`...), r.AttemptTrail)
 	b = AppendString(append(b, `,"prompt_preview":`...), r.PromptPreview)
+	if r.RunID != "" {
+		b = AppendString(append(b, `,"run_id":`...), r.RunID)
+	}
+	if r.BatchID != "" {
+		b = AppendString(append(b, `,"batch_id":`...), r.BatchID)
+	}
 	return append(b, '}')
 }
 
@@ -87,9 +93,34 @@ func appendTrail(b []byte, trail []Attempt) []byte {
 			b = AppendString(append(b, `,"reason":`...), a.Reason)
 		}
 		b = strconv.AppendInt(append(b, `,"ms":`...), a.Ms, 10)
+		if a.Spent != nil {
+			b = a.Spent.append(append(b, `,"spent":`...))
+		}
 		b = append(b, '}')
 	}
 	return append(b, ']')
+}
+
+func (s *Spent) append(b []byte) []byte {
+	b = AppendString(append(b, `{"model":`...), s.Model)
+	b = strconv.AppendInt(append(b, `,"inputTokens":`...), s.InputTokens, 10)
+	b = strconv.AppendInt(append(b, `,"outputTokens":`...), s.OutputTokens, 10)
+	for _, f := range [...]struct {
+		name  string
+		value int64
+	}{
+		{`,"cacheReadTokens":`, s.CacheReadTokens},
+		{`,"cacheWriteTokens":`, s.CacheWriteTokens},
+		{`,"reasoningTokens":`, s.ReasoningTokens},
+	} {
+		if f.value != 0 {
+			b = strconv.AppendInt(append(b, f.name...), f.value, 10)
+		}
+	}
+	if s.Estimated {
+		b = append(b, `,"estimated":true`...)
+	}
+	return append(appendUSD(append(b, `,"costUsd":`...), s.CostUSD), '}')
 }
 
 const hexDigits = "0123456789abcdef"

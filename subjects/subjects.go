@@ -67,6 +67,16 @@ const (
 	AdminReload     = "llm.admin.reload"
 
 	PoolSaturated = "llm.pool_saturated"
+	// BudgetStatus is an event: a budget crossed a mark.
+	BudgetStatus = "llm.budget"
+	// ConfigStatus is an event: an edit of the configuration was taken over, or is
+	// broken and changes nothing.
+	ConfigStatus = "llm.config"
+	// HookMock, HookBudget and HookSensitivity are asked by Sluice, of services that
+	// the configuration's hooks name.
+	HookMock        = "llm.hook.mock"
+	HookBudget      = "llm.hook.budget"
+	HookSensitivity = "llm.hook.sensitivity"
 	// StoreStatus is an event: the usage log cannot be written, or can again.
 	StoreStatus = "llm.store"
 
@@ -94,6 +104,7 @@ const (
 	HeaderTimeoutMs   = "Llm-Timeout-Ms"
 	HeaderSkipCache   = "Llm-Skip-Cache"
 	HeaderProvider    = "Llm-Provider"
+	HeaderCacheScope  = "Llm-Cache-Scope"
 	HeaderTraceparent = "traceparent"
 
 	// HeaderClass is read only where the subject has no class
@@ -163,6 +174,13 @@ func Provider(provider string) string {
 
 // Breaker returns the event subject of a provider's circuit breaker.
 func Breaker(provider string) string { return "llm.breaker." + Token(provider) }
+
+// Quota returns the event subject of a provider's quota.
+func Quota(provider string) string { return "llm.quota." + Token(provider) }
+
+// HookStatus returns the event subject of an injection point (mock, budget,
+// sensitivity): its service fails, or answers again.
+func HookStatus(hook string) string { return "llm.hook_status." + Token(hook) }
 
 // ProviderStatus returns the event subject of a provider's availability.
 func ProviderStatus(provider string) string { return "llm.provider_status." + Token(provider) }
