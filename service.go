@@ -23,7 +23,6 @@ type service struct {
 	log    *slog.Logger
 	micro  micro.Service
 	subs   []*nats.Subscription
-	crew   *crew
 	left   sync.Once
 	once   sync.Once
 }
@@ -37,7 +36,7 @@ const (
 )
 
 func newService(conn *nats.Conn, engine *actors.Engine, log *slog.Logger, hosts []string) (*service, error) {
-	s := &service{conn: conn, engine: engine, log: log, crew: newCrew()}
+	s := &service{conn: conn, engine: engine, log: log}
 	var err error
 	s.micro, err = micro.AddService(conn, micro.Config{
 		Name: subjects.ServiceName, Version: Version,
@@ -104,7 +103,7 @@ func (s *service) call(as actors.Incoming) func(micro.Request) {
 		in := as
 		in.Inbox = r.Reply()
 		in.Msg = &subjects.Msg{Subject: r.Subject(), Header: subjects.Header(r.Headers()), Data: r.Data()}
-		s.crew.run(func() { s.engine.Serve(context.Background(), in, s.replyTo(in.Inbox)) })
+		s.engine.Begin(in, s.replyTo(in.Inbox))
 	}
 }
 
@@ -171,7 +170,6 @@ func (s *service) leave() { s.left.Do(func() { _ = s.micro.Stop() }) }
 func (s *service) stop() {
 	s.once.Do(func() {
 		s.leave()
-		s.crew.stop()
 		for _, sub := range s.subs {
 			_ = sub.Unsubscribe()
 		}

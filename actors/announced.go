@@ -191,11 +191,11 @@ func (e *Engine) refreshOutside() {
 	old := *e.snapshot.Load()
 	snap := make(routing.Snapshot, len(old))
 	for id, st := range old {
-		if e.provider(id) != nil {
+		if e.setup().provider(id) != nil {
 			snap[id] = st
 		}
 	}
-	for id, o := range *e.outside.Load() {
+	for id, o := range e.setup().outside {
 		snap[id] = e.look(ctx, id, o.provider, nil)
 	}
 	e.replaceSnapshot(snap)
@@ -210,63 +210,41 @@ func (e *Engine) readOutside() {
 	if err != nil {
 		return
 	}
-	old := *e.outside.Load()
+	now := e.setup()
 	next := make(map[string]*outsider, len(list))
-	cfgs := make([]*config.Provider, 0, len(list))
-	same := len(list) == len(old)
+	same := len(list) == len(now.outside)
 	for _, o := range list {
 		next[o.cfg.ID] = o
-		cfgs = append(cfgs, o.cfg)
-		same = same && old[o.cfg.ID] == o
+		same = same && now.outside[o.cfg.ID] == o
 	}
 	if same {
 		return
 	}
-	e.outside.Store(&next)
-	e.router.Store(routing.New(e.cfg, cfgs...))
+	e.current.Store(newSetup(now.cfg, now.providers, next))
 	for key, pool := range *e.admission.pools.Load() {
-		if o := next[key.provider]; o != nil && o != old[key.provider] {
+		if o := next[key.provider]; o != nil && o != now.outside[key.provider] {
 			e.sys.send(pool, setCap{e.capOf(key.provider, key.model)})
 		}
 	}
 	for id, o := range next {
-		if old[id] != o {
+		if now.outside[id] != o {
 			e.log.Info("an outside provider is new, or announces something new", "provider", id, "account", o.cfg.Account, "models", o.cfg.AvailableModels)
 		}
 	}
 }
 
-// provider returns a configured or an outside provider; nil = there is none.
-func (e *Engine) provider(id string) providers.Provider {
-	if p := e.o.Providers[id]; p != nil {
-		return p
-	}
-	if o := (*e.outside.Load())[id]; o != nil {
-		return o.provider
-	}
-	return nil
-}
+func (e *Engine) capOf(provider, model string) int { return e.setup().capOf(provider, model) }
 
-// capOf is the bound of one (provider, model) pool.
-func (e *Engine) capOf(provider, model string) int {
-	if o := (*e.outside.Load())[provider]; o != nil {
-		if n := o.capOf(model); n > 0 {
-			return n
-		}
-	}
-	return e.cfg.Pools.Cap(provider, model)
+func sortProviders(list []*config.Provider) {
+	slices.SortFunc(list, func(x, y *config.Provider) int { return strings.Compare(x.ID, y.ID) })
 }
 
 func (e *Engine) startAnnounced() {
-	e.outside.Store(&map[string]*outsider{})
 	e.news = make(chan struct{}, 1)
 	e.admission.capOf = e.capOf
 	e.announced = e.sys.spawn(&announced{
 		now: time.Now, make: e.o.Outside, changed: e.news,
-		taken: func(id string) bool { return e.cfg.Providers[id] != nil },
+		taken: func(id string) bool { return e.setup().cfg.Providers[id] != nil },
 		all:   map[string]*outsider{}, refused: map[string]bool{},
 	})
 }
-
-// isOutside reports whether a provider is an outside one.
-func (e *Engine) isOutside(id string) bool { return (*e.outside.Load())[id] != nil }

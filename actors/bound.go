@@ -22,7 +22,7 @@ type bound struct {
 // bounded returns the context of one attempt at a provider.
 func (c *call) bounded(provider string) (context.Context, *bound) {
 	b := &bound{}
-	pc := c.e.router.Load().Provider(provider)
+	pc := c.s.router.Provider(provider)
 	if pc == nil || pc.Timeout <= 0 || endsWithin(c.ctx, pc.Timeout) {
 		return c.ctx, b
 	}

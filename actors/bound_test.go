@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/config"
-	"github.com/sluice-llm/sluice/routing"
 	"github.com/sluice-llm/sluice/subjects"
 	"github.com/sluice-llm/sluice/wire"
 )
@@ -36,9 +35,7 @@ func TestAttemptBound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := &Engine{}
-				e.router.Store(routing.New(cfg))
-				c := &call{e: e, req: &wire.Request{Head: wire.Head{Stream: tc.stream}}}
+				c := &call{s: newSetup(cfg, nil, nil), req: &wire.Request{Head: wire.Head{Stream: tc.stream}}}
 				var cancel context.CancelFunc
 				c.ctx, cancel = context.WithTimeout(t.Context(), tc.deadline)
 				defer cancel()

@@ -34,6 +34,7 @@ type Reply func(*subjects.Msg) error
 // call is one request's whole life. It belongs to one goroutine.
 type call struct {
 	e     *Engine
+	s     *setup
 	in    Incoming
 	out   Reply
 	start time.Time
@@ -69,7 +70,7 @@ type call struct {
 // terminal message: a result, a sentinel after a stream, or an error (followed
 // by the sentinel where a stream was asked for). It never panics.
 func (e *Engine) Serve(ctx context.Context, in Incoming, out Reply) {
-	c := &call{e: e, in: in, out: out, start: time.Now(), class: in.Class}
+	c := &call{e: e, s: e.setup(), in: in, out: out, start: time.Now(), class: in.Class}
 	size := int64(len(in.Data))
 	e.inFlight.Add(1)
 	e.bytes.Add(size)
@@ -85,7 +86,7 @@ func (e *Engine) Serve(ctx context.Context, in Incoming, out Reply) {
 // admit refuses what must not start: each refusal costs no token.
 func (c *call) admit() error {
 	e := c.e
-	p := &e.cfg.Pools
+	p := &c.s.cfg.Pools
 	if e.draining.Load() {
 		err := subjects.Errorf(subjects.KindNoProvider, "this node is shutting down; try again: another node or its successor will answer")
 		err.RetryAfter = time.Second
@@ -159,7 +160,7 @@ func (c *call) timeout() time.Duration {
 	if c.req.Head.Timeout > 0 {
 		return c.req.Head.Timeout
 	}
-	return c.e.cfg.Retry.CallTimeout
+	return c.s.cfg.Retry.CallTimeout
 }
 
 // register enters the call in the registry. Not first: another call with this
@@ -249,14 +250,14 @@ func (c *call) isAnswered() bool { return c.record != nil && c.record.ended }
 // decide resolves the route. An empty chain is the end of the call.
 func (c *call) decide() error {
 	h := &c.req.Head
-	if c.e.cfg.Mode == config.ModeLocal {
+	if c.s.cfg.Mode == config.ModeLocal {
 		h.Privacy = "local" // a local runner may itself ask a model elsewhere
 	}
 	job := routing.Job{
 		Task: h.Task, Tier: h.Tier, Process: h.Process, Provider: h.Provider, Model: h.Model,
 		Privacy: h.Privacy, Needs: h.Needs, ForcePaid: h.ForcePaid, Exact: c.in.Provider != "",
 	}
-	d, err := c.e.router.Load().Resolve(*c.e.snapshot.Load(), &job)
+	d, err := c.s.router.Resolve(*c.e.snapshot.Load(), &job)
 	if err != nil {
 		return err
 	}
@@ -285,7 +286,7 @@ func (c *call) tryChain() (*wire.Response, error) {
 		e := withProvider(subjects.AsError(err), cand.Provider)
 		errs = append(errs, e)
 		c.sayRefused(e)
-		if c.begun || !c.e.cfg.FallbackOn[e.Kind] {
+		if c.begun || !c.s.cfg.FallbackOn[e.Kind] {
 			return resp, e
 		}
 	}
@@ -357,7 +358,7 @@ func chainEnd(errs []*subjects.Error) *subjects.Error {
 func (c *call) tryProvider(cand subjects.Candidate) (*wire.Response, error) {
 	start, spent := time.Now(), c.provider
 	resp, err := c.try(cand, 0)
-	if c.e.worthRetrying(err) {
+	if c.s.worthRetrying(err) {
 		resp, err = c.tryAgain(cand, resp, err)
 	}
 	c.queued += time.Since(start) - (c.provider - spent)
@@ -367,7 +368,7 @@ func (c *call) tryProvider(cand subjects.Candidate) (*wire.Response, error) {
 // tryAgain goes on after a first try by the retry policy, which is given that
 // try's outcome as its own first.
 func (c *call) tryAgain(cand subjects.Candidate, resp *wire.Response, err error) (*wire.Response, error) {
-	_, err = c.e.retry.WithContext(c.ctx).GetWithExecution(func(x failsafe.Execution[*wire.Response]) (*wire.Response, error) {
+	_, err = c.s.retry.WithContext(c.ctx).GetWithExecution(func(x failsafe.Execution[*wire.Response]) (*wire.Response, error) {
 		if x.Retries() > 0 {
 			resp, err = c.try(cand, x.Retries())
 		}
@@ -397,7 +398,7 @@ func final(err error) bool {
 }
 
 func (c *call) tooLateToRetry(err error) bool {
-	wait := max(c.e.cfg.Retry.BaseDelay, subjects.AsError(err).RetryAfter)
+	wait := max(c.s.cfg.Retry.BaseDelay, subjects.AsError(err).RetryAfter)
 	deadline, ok := c.ctx.Deadline()
 	return c.ctx.Err() != nil || ok && time.Until(deadline) <= wait
 }
@@ -446,7 +447,7 @@ func (c *call) ask(cand subjects.Candidate, n int) (resp *wire.Response, err err
 		Opened: func(r *wire.Response) { c.lastResp = r }, Begun: b.begun,
 	}
 	job.Deadline, _ = ctx.Deadline()
-	p := c.e.provider(cand.Provider)
+	p := c.s.provider(cand.Provider)
 	if p == nil {
 		return nil, subjects.Errorf(subjects.KindProviderUnavailable, "it was forgotten after a long silence")
 	}

@@ -71,7 +71,7 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func (c *call) result(resp *wire.Response, err error) *subjects.Result {
 	h := &c.req.Head
-	account := c.e.router.Load().Account(c.lastCand.Provider)
+	account := c.s.router.Account(c.lastCand.Provider)
 	raw := resp.Model
 	if raw == "" {
 		raw = c.lastCand.Model
@@ -85,7 +85,7 @@ func (c *call) result(resp *wire.Response, err error) *subjects.Result {
 		Warnings: c.warnings(resp), Attempts: c.trail,
 		LatencyMs: ms(c.provider), QueuedMs: ms(c.queued),
 	}
-	res.CostUSD = costOf(&c.e.cfg.Prices, account, res.Provider, res.Model, &res.Usage)
+	res.CostUSD = costOf(&c.s.cfg.Prices, account, res.Provider, res.Model, &res.Usage)
 	res.OverheadMs = ms(time.Since(c.start) - c.queued - c.provider)
 	return res
 }
@@ -125,7 +125,7 @@ func (c *call) usageRecord(res *subjects.Result, err error) *subjects.UsageRecor
 		InputTokens: res.Usage.InputTokens, OutputTokens: res.Usage.OutputTokens, TotalTokens: res.Usage.TotalTokens,
 		CacheReadTokens: res.Usage.CacheReadTokens, CacheWriteTokens: res.Usage.CacheWriteTokens,
 		ReasoningTokens: res.Usage.ReasoningTokens, TokensEstimated: res.Usage.Estimated,
-		CostUSD: res.CostUSD, SavedUSD: savedOf(&c.e.cfg.Prices, res.Subscription, res.Provider, res.Model, &res.Usage),
+		CostUSD: res.CostUSD, SavedUSD: savedOf(&c.s.cfg.Prices, res.Subscription, res.Provider, res.Model, &res.Usage),
 		LatencyMs: res.LatencyMs, QueuedMs: res.QueuedMs, OverheadMs: res.OverheadMs,
 		Outcome: subjects.OutcomeOK, ChainPosition: c.position, AttemptTrail: c.trail,
 	}
@@ -133,7 +133,7 @@ func (c *call) usageRecord(res *subjects.Result, err error) *subjects.UsageRecor
 		rec.Outcome = string(subjects.KindOf(err))
 		rec.Partial = rec.TotalTokens > 0 || c.begun
 	}
-	if c.e.cfg.Usage.PromptPreview {
+	if c.s.cfg.Usage.PromptPreview {
 		rec.PromptPreview = c.req.PromptPreview()
 	}
 	return rec

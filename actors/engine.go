@@ -23,15 +23,11 @@ package actors
 import (
 	"context"
 	"log/slog"
-	"maps"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/failsafe-go/failsafe-go"
-	"github.com/failsafe-go/failsafe-go/retrypolicy"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-llm/sluice/config"
@@ -39,7 +35,6 @@ import (
 	"github.com/sluice-llm/sluice/providers"
 	"github.com/sluice-llm/sluice/routing"
 	"github.com/sluice-llm/sluice/subjects"
-	"github.com/sluice-llm/sluice/wire"
 )
 
 // Options is what an Engine is made of. All fields but Interest are needed.
@@ -74,7 +69,6 @@ type Options struct {
 // Engine runs the calls of one node. Safe for concurrent use.
 type Engine struct {
 	o       Options
-	cfg     *config.Config
 	log     *slog.Logger
 	started time.Time
 
@@ -85,13 +79,13 @@ type Engine struct {
 	progress  *actor.PID
 	peers     *actor.PID
 	announced *actor.PID
-	outside   atomic.Pointer[map[string]*outsider]
 	news      chan struct{} // an outside provider came, came back or changed
 	node      string        // this node's id
 	changed   chan struct{} // a peer came, went or changed
-	router    atomic.Pointer[routing.Router]
-	retry     failsafe.Executor[*wire.Response]
-	snapshot  atomic.Pointer[routing.Snapshot]
+	board     *actor.PID
+	snapshot  atomic.Pointer[routing.Snapshot] // the board's
+	current   atomic.Pointer[setup]
+	crew      *crew
 
 	// inFlight and bytes are gauges of what the node holds, checked on arrival.
 	inFlight atomic.Int64
@@ -107,14 +101,16 @@ var errStopped = subjects.Errorf(subjects.KindCancelled, "the node was stopped w
 
 // NewEngine starts the actors and the background work. Close ends them.
 func NewEngine(o Options) *Engine {
-	e := &Engine{o: o, cfg: o.Config, log: o.Log, started: time.Now(), sys: newSystem(o.Log)}
-	e.router.Store(routing.New(o.Config))
+	e := &Engine{o: o, log: o.Log, started: time.Now(), sys: newSystem(o.Log), crew: newCrew()}
+	e.current.Store(newSetup(o.Config, o.Providers, nil))
+	e.snapshot.Store(&routing.Snapshot{})
+	e.board = e.sys.spawn(&board{stands: map[string]standing{}, out: &e.snapshot})
 	e.base, e.stop = context.WithCancelCause(context.Background())
-	e.admission = newAdmission(e.sys, &e.cfg.Pools, o.Emit)
+	e.admission = newAdmission(e.sys, &o.Config.Pools, o.Emit)
 	e.calls = e.sys.spawn(newCalls())
 	stream := newAcks(o.JS.Conn())
 	e.background(func() { stream.run(e.base) })
-	e.usage = newUsageLog(e.sys, stream, o.Log, e.cfg.Usage.MaxPending, o.Emit)
+	e.usage = newUsageLog(e.sys, stream, o.Log, o.Config.Usage.MaxPending, o.Emit)
 	e.usage.spill = o.Spill
 	e.noteLogged()
 	e.progress = e.sys.spawn(&aggregator{})
@@ -122,7 +118,6 @@ func NewEngine(o Options) *Engine {
 	e.node = subjects.NewCallID()
 	e.peers = e.sys.spawn(&peers{nodes: map[string]peer{}, changed: e.changed})
 	e.startAnnounced()
-	e.retry = failsafe.With(e.retryPolicy())
 	e.refresh()
 	p := &pump{sys: e.sys, actor: e.progress, js: o.JS, store: o.Store, fresh: &e.usage.fresh, log: o.Log, again: make(chan struct{}, 1)}
 	if o.Revive != nil {
@@ -164,31 +159,8 @@ func (e *Engine) every(d time.Duration, f func()) {
 	}
 }
 
-// retryPolicy tries a provider again by error kind, with exponential backoff.
-// The provider's Retry-After is a floor: jitter only adds to it.
-func (e *Engine) retryPolicy() retrypolicy.RetryPolicy[*wire.Response] {
-	r := e.cfg.Retry
-	return retrypolicy.NewBuilder[*wire.Response]().
-		HandleIf(func(_ *wire.Response, err error) bool { return e.worthRetrying(err) }).
-		WithMaxAttempts(r.MaxAttempts).
-		WithDelayFunc(func(x failsafe.ExecutionAttempt[*wire.Response]) time.Duration {
-			wait := min(r.BaseDelay<<min(x.Retries(), 16), r.MaxDelay)
-			if err := subjects.AsError(x.LastError()); err != nil {
-				wait = max(wait, err.RetryAfter)
-			}
-			return wait + time.Duration(r.Jitter*rand.Float64()*float64(wait)) //nolint:gosec // jitter, not a secret
-		}).
-		ReturnLastFailure().
-		Build()
-}
-
-func (e *Engine) worthRetrying(err error) bool {
-	if err == nil {
-		return false
-	}
-	k := subjects.AsError(err)
-	return k.Kind.Retryable() && k.RetryAfter <= e.cfg.Retry.MaxDelay && !k.Final && !final(err)
-}
+// setup is what the newest configuration makes of the node.
+func (e *Engine) setup() *setup { return e.current.Load() }
 
 // refresh looks at each provider again and says when one came or went.
 func (e *Engine) refresh() {
@@ -198,17 +170,14 @@ func (e *Engine) refresh() {
 
 // replaceSnapshot says which providers came or went. Of outside ones it says so,
 // too, when they come for the first time.
-func (e *Engine) replaceSnapshot(snap routing.Snapshot) {
-	var old routing.Snapshot
-	if p := e.snapshot.Load(); p != nil {
-		old = *p
-	}
-	for id, st := range snap {
-		if was, ok := old[id]; ok && was.Available != st.Available || !ok && e.isOutside(id) {
+func (e *Engine) replaceSnapshot(seen routing.Snapshot) {
+	old := *e.snapshot.Load()
+	for id, st := range seen {
+		if was, ok := old[id]; ok && was.Available != st.Available || !ok && e.setup().isOutside(id) {
 			e.o.Emit(subjects.ProviderStatus(id), &providerStatusEvent{Provider: id, Available: st.Available, Reason: st.Detail, At: subjects.Time{Time: time.Now()}})
 		}
 	}
-	e.snapshot.Store(&snap)
+	e.sys.send(e.board, sighted{seen})
 }
 
 // checkTimeout bounds one look at a provider.
@@ -223,10 +192,7 @@ func (e *Engine) lookAtAll(elsewhere routing.Snapshot) routing.Snapshot {
 		id string
 		st routing.State
 	}
-	every := maps.Clone(e.o.Providers)
-	for id, o := range *e.outside.Load() {
-		every[id] = o.provider
-	}
+	every := e.setup().all()
 	all := make(chan seen, len(every))
 	for id, p := range every {
 		go func() {
@@ -259,7 +225,7 @@ type providerStatusEvent struct {
 // look says how a provider can be reached: here, where this node hosts it, else
 // on another node.
 func (e *Engine) look(ctx context.Context, id string, p providers.Provider, elsewhere routing.Snapshot) routing.State {
-	if e.o.Hosts != nil && !e.o.Hosts(id) && !e.isOutside(id) {
+	if e.o.Hosts != nil && !e.o.Hosts(id) && !e.setup().isOutside(id) {
 		if st, ok := elsewhere[id]; ok {
 			return st
 		}
@@ -303,10 +269,10 @@ func (e *Engine) watchDisk() {
 		return
 	}
 	var full *subjects.Error
-	if int64(free) < e.cfg.Usage.ReserveBytes {
+	if reserve := e.setup().cfg.Usage.ReserveBytes; int64(free) < reserve {
 		full = subjects.Errorf(subjects.KindNoProvider,
 			"the disk of the data folder has %d MiB free, less than the reserve of %d MiB (usage.reserve_bytes): no new call is started; free some space",
-			free>>20, e.cfg.Usage.ReserveBytes>>20)
+			free>>20, reserve>>20)
 		full.RetryAfter = maxRetryDelay
 	}
 	e.sys.send(e.usage.keeper, diskState{full})
@@ -398,5 +364,6 @@ func (e *Engine) Close() {
 	e.stop(errStopped)
 	e.work.Wait()
 	e.usage.rescue()
+	e.crew.stop()
 	e.sys.close()
 }

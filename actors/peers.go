@@ -120,7 +120,7 @@ func (e *Engine) sayStatus() { e.o.Emit(subjects.NodeStatus, e.status(false)) }
 func (e *Engine) status(first bool) *nodeStatus {
 	st := &nodeStatus{Node: e.node, New: first, Gone: e.draining.Load(), Providers: map[string]nodeProvider{}}
 	for id, s := range *e.snapshot.Load() {
-		if !s.Remote && (e.o.Hosts == nil || e.o.Hosts(id)) && !e.isOutside(id) {
+		if !s.Remote && (e.o.Hosts == nil || e.o.Hosts(id)) && !e.setup().isOutside(id) {
 			st.Providers[id] = nodeProvider{Available: s.Available, Reason: s.Detail, Has: s.Has}
 		}
 	}

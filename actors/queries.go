@@ -58,21 +58,20 @@ func readQuery(body []byte, into any) error {
 }
 
 func (e *Engine) health(ctx context.Context) *subjects.Health {
+	now := e.setup()
 	pools, classes := e.admission.stats(ctx)
 	h := &subjects.Health{
-		Status: "ok", Version: e.o.Version, Mode: e.cfg.Mode,
+		Status: "ok", Version: e.o.Version, Mode: now.cfg.Mode,
 		UptimeSeconds:    int64(time.Since(e.started).Seconds()),
 		InFlightRequests: int(e.inFlight.Load()),
 		Providers:        map[string]subjects.ProviderHealth{}, Pools: pools, Classes: classes,
 	}
-	snap, router := *e.snapshot.Load(), e.router.Load()
-	for id, st := range snap {
-		usable := st.Available && e.allowed(router, id)
-		h.CanServe = h.CanServe || usable
-		h.Providers[id] = providerHealth(router.Provider(id), st)
+	for id, st := range *e.snapshot.Load() {
+		h.CanServe = h.CanServe || st.Available && now.allowed(id)
+		h.Providers[id] = providerHealth(now.router.Provider(id), st)
 	}
 	if !h.CanServe {
-		h.Reasons = append(h.Reasons, "no provider can serve in mode "+e.cfg.Mode+": see providers for the reasons")
+		h.Reasons = append(h.Reasons, "no provider can serve in mode "+now.cfg.Mode+": see providers for the reasons")
 	}
 	e.usageHealth(ctx, h)
 	if e.draining.Load() {
@@ -109,17 +108,6 @@ func (e *Engine) usageHealth(ctx context.Context, h *subjects.Health) {
 	}
 }
 
-// allowed reports whether the mode lets calls go to a provider.
-func (e *Engine) allowed(r *routing.Router, id string) bool {
-	switch e.cfg.Mode {
-	case config.ModeMock:
-		return id == "mock"
-	case config.ModeLocal:
-		return r.Local(id)
-	}
-	return id != "mock"
-}
-
 func reachedBy(account string) string {
 	switch account {
 	case subjects.SubscriptionAPIKey:
@@ -133,7 +121,8 @@ func reachedBy(account string) string {
 }
 
 func (e *Engine) providers() *subjects.ProvidersReply {
-	snap, router := *e.snapshot.Load(), e.router.Load()
+	now := e.setup()
+	snap, router := *e.snapshot.Load(), now.router
 	out := &subjects.ProvidersReply{}
 	for _, id := range router.IDs() {
 		st, p := snap[id], router.Provider(id)
@@ -142,7 +131,7 @@ func (e *Engine) providers() *subjects.ProvidersReply {
 			models = map[string]string{}
 		}
 		out.Providers = append(out.Providers, subjects.ProviderInfo{
-			Provider: id, Available: st.Available, Reason: st.Detail, Account: p.Account, Local: p.Local(), Outside: e.isOutside(id),
+			Provider: id, Available: st.Available, Reason: st.Detail, Account: p.Account, Local: p.Local(), Outside: now.isOutside(id),
 			Models: models, AvailableModels: p.AvailableModels, Capabilities: st.Has.Names(),
 		})
 	}
@@ -156,9 +145,10 @@ func (e *Engine) models() *subjects.ModelsReply {
 	for _, t := range subjects.Tiers {
 		out.Models = append(out.Models, subjects.ModelInfo{ID: t, Provider: "sluice"})
 	}
-	snap, router := *e.snapshot.Load(), e.router.Load()
+	now := e.setup()
+	snap, router := *e.snapshot.Load(), now.router
 	for _, id := range router.IDs() {
-		if !snap[id].Available || !e.allowed(router, id) && id != "mock" {
+		if !snap[id].Available || !now.allowed(id) && id != "mock" {
 			continue
 		}
 		models := routing.Models(router.Provider(id))
@@ -180,11 +170,12 @@ func (e *Engine) explain(_ context.Context, body []byte) (any, error) {
 		needs = wire.NeedTools
 	}
 	job := routing.Job{Task: q.Task, Tier: q.Tier, Process: q.Process, Provider: q.Provider, Model: q.Model, Privacy: q.Privacy, Needs: needs}
-	d, err := e.router.Load().Resolve(*e.snapshot.Load(), &job)
+	now := e.setup()
+	d, err := now.router.Resolve(*e.snapshot.Load(), &job)
 	if err != nil {
 		return nil, err
 	}
-	return d.Route(&job, routing.Class(e.cfg, q.Process)), nil
+	return d.Route(&job, routing.Class(now.cfg, q.Process)), nil
 }
 
 func (e *Engine) usageSummary(ctx context.Context, body []byte) (any, error) {

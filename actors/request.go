@@ -154,7 +154,7 @@ func (c *call) pickClass() error {
 	}
 	c.class = c.in.Header.Get(subjects.HeaderClass)
 	if c.class == "" {
-		c.class = routing.Class(c.e.cfg, c.req.Head.Process)
+		c.class = routing.Class(c.s.cfg, c.req.Head.Process)
 	}
 	if !subjects.ValidClass(c.class) {
 		bad := c.class

@@ -1,6 +1,9 @@
-package sluice
+package actors
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // crew runs functions in goroutines that are used again: a call needs a deep
 // stack, and a fresh goroutine grows one by copying it several times. There is
@@ -42,3 +45,8 @@ func (c *crew) work(f func()) {
 
 // stop lets the idle goroutines go; those at work end after it.
 func (c *crew) stop() { close(c.quit) }
+
+// Begin is Serve in a goroutine of its own: it returns at once.
+func (e *Engine) Begin(in Incoming, out Reply) {
+	e.crew.run(func() { e.Serve(context.Background(), in, out) })
+}
