@@ -19,6 +19,10 @@ func (l *loader) finish(user *decoder) {
 		user.faultNear([]string{"retry.max_delay_ms", "retry.base_delay_ms"},
 			"max_delay_ms (%s) is below base_delay_ms (%s); raise the one or lower the other", ms(r.MaxDelay), ms(r.BaseDelay))
 	}
+	if b := l.cfg.Breaker; b.MaxPause < b.ResetTimeout {
+		user.faultNear([]string{"circuit_breaker.maxResetTimeoutMs", "circuit_breaker.resetTimeoutMs"},
+			"maxResetTimeoutMs (%s) is below resetTimeoutMs (%s); raise the one or lower the other", ms(b.MaxPause), ms(b.ResetTimeout))
+	}
 }
 
 func ms(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }

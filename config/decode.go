@@ -14,7 +14,6 @@ const (
 	maxCount  = 1_000_000
 	maxMillis = subjects.MaxTimeoutMs
 	maxBytes  = 1 << 50
-	maxUSD    = 1e9
 )
 
 // count bounds what is counted in calls.
@@ -48,7 +47,7 @@ func (d *decoder) decode(data []byte) {
 	d.doc = doc
 	if doc.root != nil {
 		root := value{d: d, node: doc.root, pos: nodeAt(doc.root)}
-		root.objectWith(d.sections(), refused)
+		root.objectWith(d.sections(), rates)
 	}
 	for _, read := range d.later {
 		read()
@@ -78,7 +77,7 @@ func (d *decoder) sections() []field {
 		{"fallback_on", d.fallbackOn},
 		{"usage", d.usage},
 		{"prices", d.last(d.prices)},
-	}, d.unbuiltSections())
+	}, d.limitSections(), d.ruleSections())
 }
 
 // last reads a section after the others: it names providers, which the file may
@@ -205,7 +204,7 @@ func (d *decoder) pools(v value) {
 		{"default_cap", whole(&p.DefaultCap, count)},
 		{"max_queue", whole(&p.MaxQueue, count)},
 		{"max_calls", whole(&p.MaxCalls, count)},
-		{"max_bytes", whole(&p.MaxBytes, bounds{1, maxBytes, "bytes"})},
+		{"max_bytes", whole(&p.MaxBytes, bounds{lo: 1, hi: maxBytes, unit: "bytes"})},
 		{"saturated_after_ms", millis(&p.SaturatedAfter, 1, maxMillis)},
 		{"classes", fields(
 			field{subjects.ClassInteractive, d.class(subjects.ClassInteractive)},
@@ -283,8 +282,8 @@ func (d *decoder) usage(v value) {
 	u := &d.cfg.Usage
 	v.object(
 		field{"prompt_preview", boolean(&u.PromptPreview)},
-		field{"stream_max_bytes", whole(&u.StreamMaxBytes, bounds{64 << 10, maxBytes, "bytes"})},
-		field{"reserve_bytes", whole(&u.ReserveBytes, bounds{0, maxBytes, "bytes"})},
+		field{"stream_max_bytes", whole(&u.StreamMaxBytes, bounds{lo: 64 << 10, hi: maxBytes, unit: "bytes"})},
+		field{"reserve_bytes", whole(&u.ReserveBytes, bounds{lo: 0, hi: maxBytes, unit: "bytes"})},
 		field{"max_pending", whole(&u.MaxPending, count)},
 	)
 }

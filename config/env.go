@@ -87,7 +87,7 @@ func (l *loader) switches() {
 	l.choose("SEMANTIC_ANALYSIS_MODE", modes, &c.Mode)
 	l.choose("SEMANTIC_ANALYSIS_TIER", subjects.Tiers, &c.ForcedTier)
 	l.choose("SEMANTIC_ANALYSIS_PROVIDER", c.Order, &c.ForcedProvider)
-	l.choose("SEMANTIC_ANALYSIS_COST_MODE", []string{"budget"}, &c.CostMode)
+	l.choose("SEMANTIC_ANALYSIS_COST_MODE", costModes, &c.CostMode)
 }
 
 // choose reads a variable that has one of a few words.

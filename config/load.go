@@ -119,9 +119,14 @@ func newConfig() *Config {
 		Providers:        map[string]*Provider{},
 		ProviderPriority: map[string][]string{},
 		TaskTiers:        map[string]string{},
+		TaskPriority:     map[string][]string{},
 		ProcessClasses:   map[string]string{},
 		FallbackOn:       map[subjects.Kind]bool{},
 		Pools:            Pools{Caps: map[string]int{}, Classes: map[string]Class{}},
+		Costs:            Costs{PerRun: map[string]subjects.USD{}},
+		Quota:            Quota{Reserve: map[string]float64{}},
+		Sensitivity:      Sensitivity{Allow: map[string][]string{}},
+		Hooks:            map[string]Hook{},
 		Prices:           Prices{of: map[priceKey]Price{}},
 	}
 	for _, id := range ProviderIDs {
@@ -139,8 +144,10 @@ func newProvider(id string) *Provider {
 	switch id {
 	case "claude-code":
 		p.Account = subjects.SubscriptionMax
+		p.Quota = &QuotaTracking{}
 	case "copilot":
 		p.Account = subjects.SubscriptionCopilot
+		p.Quota = &QuotaTracking{}
 		p.StreamUsage = false // its own clients do not ask, and get it
 	case "dmr", "ollama":
 		p.Account = subjects.SubscriptionLocal

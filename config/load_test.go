@@ -94,8 +94,7 @@ func TestDefaultProviders(t *testing.T) {
 	}
 }
 
-// TestCopyOfTheDefault loads the built-in file as a user's: all that changes
-// are the notes on what is not built.
+// TestCopyOfTheDefault loads the built-in file as a user's: nothing changes.
 func TestCopyOfTheDefault(t *testing.T) {
 	want, err := Load(Options{})
 	if err != nil {
@@ -105,10 +104,7 @@ func TestCopyOfTheDefault(t *testing.T) {
 		t.Errorf("notes on a file that nobody has edited: %q", c.Notes)
 	}
 	got := mustLoad(t, BuiltIn()+"# edited\n")
-	if len(got.Notes) != 7 || !strings.HasPrefix(got.Notes[0], "providers.claude-code.quotaTracking: read, but ") {
-		t.Errorf("notes: %q", got.Notes)
-	}
-	got.Notes, got.File = nil, ""
+	got.File = ""
 	if !reflect.DeepEqual(got, want) {
 		t.Error("a copy of the built-in file makes another configuration")
 	}
@@ -339,12 +335,11 @@ func TestKeys(t *testing.T) {
 
 func TestNotes(t *testing.T) {
 	for _, c := range []struct{ file, environ, want string }{
-		{"cost_limits: {budget_mode: 0.1}", "", "cost_limits: read, but budgets are not built yet; calls are not limited by cost"},
-		{"batch_cost_limits: {fallback_on_quota: false}", "", "batch_cost_limits: read, but budgets are not built yet; batches are not limited by cost"},
-		{"cache: {ttlMs: 5}", "", "cache: read, but the cache is not built yet; every call goes to a provider"},
-		{"circuit_breaker: {threshold: 2}", "", "circuit_breaker: read, but circuit breakers are not built yet; a failing provider is tried by every call"},
 		{"prices: {opena/gpt-5.4: {input: 1.25, output: 10}}", "", "prices.opena/gpt-5.4: there is no provider \"opena\" here; did you mean openai?"},
-		{"providers: {copilot: {quotaTracking: {softLimitPerHour: 5}}}", "", "providers.copilot.quotaTracking: read, but quotas are not tracked yet"},
+		{"providers: {copilot: {cliCommand: other}}", "", "providers.copilot.cliCommand: changes nothing, copilot is called directly and no command is run"},
+		{"providers: {copilot: {cliCommand: copilot-cli}}", "", ""},
+		{"sensitivity: {allow: {internal: [grog]}}", "", "sensitivity.allow.internal[0]: there is no provider \"grog\" here; did you mean groq?"},
+		{"sensitivity: {allow: {internal: [local, gpu-box]}}", "", "sensitivity.allow.internal[1]: there is no provider \"gpu-box\" here; it counts once one announces itself by that name"},
 		{"", "LLM_PROXY_WORKER_IDLE_MS=5", "LLM_PROXY_WORKER_IDLE_MS: changes nothing, the warm pool of claude workers is not built yet"},
 		{"", "LLM_CLAUDE_CLI=/bin/claude", ""},
 		{"", "LLM_BASE_URL_MOCK=http://h", "LLM_BASE_URL_MOCK: changes nothing, the mock provider has no network"},

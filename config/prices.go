@@ -199,7 +199,7 @@ func (v value) needRates(r *Rates) {
 func (v value) longPrompts(p *Price) {
 	before := len(v.d.faults)
 	v.object(append(rateFields(&p.Long),
-		field{"over_tokens", whole(&p.LongOver, bounds{1, maxCount * 1000, "tokens"})},
+		field{"over_tokens", whole(&p.LongOver, bounds{lo: 1, hi: maxCount * 1000, unit: "tokens"})},
 	)...)
 	switch {
 	case len(v.d.faults) > before:
@@ -247,9 +247,15 @@ func rate(to *Rate) func(value) {
 	}
 }
 
-// parseRate reads dollars as micro-dollars: digits, and at most one point with
-// one to six digits after it.
+// parseRate reads dollars for a million tokens as micro-dollars.
 func parseRate(text string) (Rate, bool) {
+	n, ok := parseMicro(text, int64(maxRate/1_000_000))
+	return Rate(n), ok
+}
+
+// parseMicro reads dollars, at most maxDollars of them, as micro-dollars: digits,
+// and at most one point with one to six digits after it.
+func parseMicro(text string, maxDollars int64) (int64, bool) {
 	dollars, decimals, point := strings.Cut(text, ".")
 	if !point {
 		decimals = "0"
@@ -257,11 +263,11 @@ func parseRate(text string) (Rate, bool) {
 	if decimals == "" || len(decimals) > 6 {
 		return 0, false
 	}
-	units, ok := parseWhole(dollars, bounds{lo: 0, hi: int64(maxRate / 1_000_000)})
+	units, ok := parseWhole(dollars, bounds{lo: 0, hi: maxDollars})
 	if !ok {
 		return 0, false
 	}
-	micro := Rate(0)
+	micro := int64(0)
 	for i := range 6 {
 		digit := byte('0')
 		if i < len(decimals) {
@@ -270,8 +276,8 @@ func parseRate(text string) (Rate, bool) {
 		if digit < '0' || digit > '9' {
 			return 0, false
 		}
-		micro = micro*10 + Rate(digit-'0')
+		micro = micro*10 + int64(digit-'0')
 	}
-	n := Rate(units)*1_000_000 + micro
-	return n, n <= maxRate
+	n := units*1_000_000 + micro
+	return n, n <= maxDollars*1_000_000
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"regexp"
 	"slices"
-	"time"
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -110,6 +109,9 @@ func owners(name string) string {
 	return list(ids)
 }
 
+// copilotCommand is the seed's default of a key that has no effect.
+const copilotCommand = "copilot-cli"
+
 // providerFields are the keys of one provider.
 func providerFields(p *Provider) []field {
 	models := modelFields(p)
@@ -117,7 +119,7 @@ func providerFields(p *Provider) []field {
 	case p.Mock != nil:
 		return append(models, mockFields(p.Mock)...)
 	case p.ID == "claude-code":
-		return slices.Concat(models, httpFields(p), quotaFields(), []field{
+		return slices.Concat(models, httpFields(p), trackingFields(p.Quota), []field{
 			{"cliCommand", func(v value) {
 				if command, ok := v.name(); ok {
 					p.CLICommand = command
@@ -126,8 +128,12 @@ func providerFields(p *Provider) []field {
 			{"direct", boolean(&p.Direct)},
 		})
 	case p.ID == "copilot":
-		return slices.Concat(models, httpFields(p), quotaFields(), []field{
-			{"cliCommand", unbuilt("copilot is called directly; no command is run", func(v value) { v.name() })},
+		return slices.Concat(models, httpFields(p), trackingFields(p.Quota), []field{
+			{"cliCommand", func(v value) {
+				if command, ok := v.name(); ok && command != copilotCommand {
+					v.d.note("%s: changes nothing, copilot is called directly and no command is run", v.path)
+				}
+			}},
 		})
 	}
 	own := slices.Concat(models, httpFields(p), []field{
@@ -272,17 +278,6 @@ func (v value) baseURL(p *Provider) {
 	p.BaseURL = base
 }
 
-func quotaFields() []field {
-	var yes bool
-	var n int
-	return []field{
-		{"quotaTracking", unbuilt("quotas are not tracked yet", fields(
-			field{"enabled", boolean(&yes)},
-			field{"softLimitPerHour", whole(&n, count)},
-		))},
-	}
-}
-
 // mockFields are the mock's own behaviour and that by task. A task starts from
 // the whole of the mock's own, wherever in the file that stands.
 func mockFields(m *Mock) []field {
@@ -305,8 +300,8 @@ func (v value) mockTasks(m *Mock) {
 }
 
 func behaviourFields(b *MockBehaviour) []field {
-	const day, many = int64(24 * time.Hour / time.Millisecond), 100_000
-	tokens := bounds{0, 1_000_000_000, "tokens"}
+	const many = 100_000
+	tokens := bounds{lo: 0, hi: 1_000_000_000, unit: "tokens"}
 	return []field{
 		{"latency_ms", millis(&b.Latency, 0, maxMillis)},
 		{"chunk_delay_ms", millis(&b.ChunkDelay, 0, maxMillis)},
@@ -320,7 +315,7 @@ func behaviourFields(b *MockBehaviour) []field {
 		}},
 		{"error", func(v value) { v.mockError(b) }},
 		{"errors", whole(&b.Errors, bounds{lo: 0, hi: maxCount})},
-		{"retry_after_ms", millis(&b.RetryAfter, 0, day)},
+		{"retry_after_ms", millis(&b.RetryAfter, 0, maxDay)},
 		{"fail_after_chunks", whole(&b.FailAfterChunks, bounds{lo: 0, hi: many})},
 	}
 }

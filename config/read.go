@@ -13,9 +13,11 @@ import (
 )
 
 // bounds are the least and the greatest value of a number, and its unit.
+// orNone says that the word none may stand for NoLimit.
 type bounds struct {
 	lo, hi int64
 	unit   string
+	orNone bool
 }
 
 func (b bounds) must() string {
@@ -23,7 +25,23 @@ func (b bounds) must() string {
 	if unit != "" {
 		unit = " of " + unit
 	}
-	return fmt.Sprintf("must be a whole number%s from %d to %d", unit, b.lo, b.hi)
+	must := fmt.Sprintf("must be a whole number%s from %d to %d", unit, b.lo, b.hi)
+	if b.orNone {
+		must += noLimitHint
+	}
+	return must
+}
+
+// noLimit is written where an amount is not bounded.
+const (
+	noLimit     = "none"
+	noLimitHint = ", or " + noLimit + " for no limit"
+)
+
+// isNone reports whether the value is the word for no limit.
+func (v value) isNone() bool {
+	raw, ok := rawText(v.node)
+	return ok && raw == noLimit
 }
 
 // parseWhole reads a whole number in plain digits within bounds.
@@ -41,6 +59,10 @@ func parseWhole(text string, b bounds) (int64, bool) {
 // whole reads a whole number into to.
 func whole[T ~int | ~int64](to *T, b bounds) func(value) {
 	return func(v value) {
+		if b.orNone && v.isNone() {
+			*to = NoLimit
+			return
+		}
 		text, ok := v.plain(b.must())
 		if !ok {
 			return
@@ -58,7 +80,7 @@ func whole[T ~int | ~int64](to *T, b bounds) func(value) {
 func millis(to *time.Duration, lo, hi int64) func(value) {
 	return func(v value) {
 		ms := int64(-1)
-		whole(&ms, bounds{lo, hi, "milliseconds"})(v)
+		whole(&ms, bounds{lo: lo, hi: hi, unit: "milliseconds"})(v)
 		if ms >= 0 {
 			*to = time.Duration(ms) * time.Millisecond
 		}

@@ -37,8 +37,8 @@ type Config struct {
 	File string
 	// Mode is mock, local or public (the default).
 	Mode string
-	// ForcedTier, ForcedProvider and CostMode come from SEMANTIC_ANALYSIS_TIER,
-	// and _PROVIDER; "" = not set.
+	// ForcedTier and ForcedProvider come from SEMANTIC_ANALYSIS_TIER and _PROVIDER;
+	// "" = not set.
 	ForcedTier     string
 	ForcedProvider string
 	// CostMode is CostBudget, CostStandard (the default) or CostQuality: which
@@ -86,13 +86,19 @@ type Config struct {
 // OpenAI's chat-completions form.
 const KindOpenAI = "openai-compatible"
 
+// KindMock is the kind of the mock provider. A provider of this kind with a Mock
+// is served by the mock whatever its id and account: a demo or a test puts it in
+// the place of a vendor, from Go; a file cannot.
+const KindMock = "mock"
+
 // KindOutside is the kind of a provider that announced itself.
 const KindOutside = "outside"
 
 // Provider is one account.
 type Provider struct {
 	ID string
-	// Kind says who serves it: its own id, or KindOpenAI for an added one.
+	// Kind says who serves it: its own id, KindOpenAI for an added one, KindOutside,
+	// or KindMock for a stand-in.
 	Kind string
 	// Account is the kind of account that is billed, as usage records name it.
 	Account string
@@ -129,7 +135,7 @@ type Provider struct {
 	// without the program.
 	CLICommand string
 	Direct     bool
-	// Mock is set for the mock provider only.
+	// Mock is set where Kind is KindMock, and only there.
 	Mock *Mock
 }
 

@@ -166,6 +166,11 @@ func (v value) objectWith(own, aside []field) {
 	}
 }
 
+// fields reads a mapping with these keys.
+func fields(fs ...field) func(value) {
+	return func(v value) { v.object(fs...) }
+}
+
 // unknown refuses a key, with the nearest valid one or all of them.
 func (e entry) unknown(own []field) {
 	e.pos = e.at

@@ -1,0 +1,140 @@
+package config
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice/subjects"
+)
+
+// maxHookWait bounds how long a hook may hold a call up, in milliseconds.
+const maxHookWait = 60_000
+
+var hookNames = []string{HookMock, HookBudget, HookSensitivity}
+
+// ruleSections are the keys of who may see what, and of who is asked about it.
+func (d *decoder) ruleSections() []field {
+	return []field{
+		{"task_priority", d.last(d.taskPriority)},
+		{"sensitivity", d.last(d.sensitivity)},
+		{"hooks", d.hooks},
+	}
+}
+
+// taskPriority reads the order of providers by task.
+func (d *decoder) taskPriority(v value) {
+	for _, e := range v.entries(same) {
+		if problem := badName(e.key); problem != "" {
+			e.pos = e.at
+			e.fault("the task name %s", problem)
+			continue
+		}
+		if ids, ok := e.providerList(); ok {
+			d.cfg.TaskPriority[e.key] = ids
+		}
+	}
+}
+
+// sensitivity reads which providers may see content of each sensitivity.
+func (d *decoder) sensitivity(v value) {
+	v.object(field{"allow", func(v value) {
+		for _, e := range v.entries(same) {
+			if !e.oneKey("sensitivity", Sensitivities) {
+				continue
+			}
+			if ids, ok := e.allowed(); ok {
+				d.cfg.Sensitivity.Allow[e.key] = ids
+			}
+		}
+	}})
+}
+
+// allowed reads a list of all, local and providers. A provider that is not in the
+// file may yet announce itself: its name is remarked on, not refused.
+func (v value) allowed() ([]string, bool) {
+	all, ok := v.items()
+	ids := make([]string, 0, len(all))
+	for _, item := range all {
+		id, fine := item.name()
+		switch {
+		case !fine:
+		case slices.Contains(ids, id):
+			item.fault("%s stands in the list twice; keep one", show(id))
+		default:
+			ids = append(ids, id)
+			item.noteStranger(id)
+		}
+	}
+	return ids, ok
+}
+
+// noteStranger remarks on the name of a provider that is not there.
+func (v value) noteStranger(id string) {
+	words := append([]string{AllowAll, AllowLocal}, v.d.cfg.Order...)
+	if slices.Contains(words, id) {
+		return
+	}
+	if near := subjects.Nearest(id, words); near != "" {
+		v.d.note("%s: there is no provider %s here; did you mean %s?", v.path, show(id), near)
+		return
+	}
+	v.d.note("%s: there is no provider %s here; it counts once one announces itself by that name", v.path, show(id))
+}
+
+func (d *decoder) hooks(v value) {
+	var all []field
+	for _, name := range hookNames {
+		all = append(all, field{name, func(v value) { d.hook(v, name) }})
+	}
+	v.object(all...)
+}
+
+// hook reads one injection point. Naming it is enough: its service is asked.
+func (d *decoder) hook(v value, name string) {
+	h, there := d.cfg.Hooks[name]
+	if !there {
+		h = newHook(name)
+	}
+	answers := []string{OnErrorAllow, OnErrorLocal, OnErrorDeny}
+	if name == HookMock { // its answer comes from no provider
+		answers = []string{OnErrorAllow, OnErrorDeny}
+	}
+	v.object(
+		field{"subject", func(v value) { v.hookSubject(&h.Subject) }},
+		field{"timeoutMs", millis(&h.Timeout, 1, maxHookWait)},
+		field{"onError", oneOf(&h.OnError, answers)},
+	)
+	d.cfg.Hooks[name] = h
+}
+
+func newHook(name string) Hook {
+	h := Hook{Subject: "llm.hook." + name, Timeout: 250 * time.Millisecond, OnError: OnErrorAllow}
+	if name == HookSensitivity {
+		h.OnError = OnErrorLocal
+	}
+	return h
+}
+
+// hookName is a subject to publish to: no wildcard, no empty token, nothing that
+// the protocol reads as something else.
+var hookName = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
+
+// hookSubject reads a hook's subject. Sluice's own subjects and the server's are
+// refused: Sluice would ask itself.
+func (v value) hookSubject(to *string) {
+	text, ok := v.text()
+	switch {
+	case !ok:
+	case !hookName.MatchString(text) || len(text) > subjects.MaxName:
+		v.fault("found %s; must be a NATS subject such as llm.hook.budget: letters, digits, - and _ with dots between, at most %d bytes",
+			describe(v.node), subjects.MaxName)
+	case strings.HasPrefix(text, "llm.") && !strings.HasPrefix(text, "llm.hook."), text == "llm":
+		v.fault("%s is among Sluice's own subjects; begin it with llm.hook. or with a name of yours", text)
+	case strings.HasPrefix(text, "_"):
+		v.fault("%s begins as inboxes do; begin it with llm.hook. or with a name of yours", text)
+	default:
+		*to = text
+	}
+}
