@@ -252,7 +252,9 @@ type Attempt struct {
 // Spent is what a failed try used. Model is canonical; CostUSD is null when the
 // price is not known.
 type Spent struct {
-	Model            string `json:"model"`
+	Model string `json:"model"`
+	// Subscription is the kind of account: one of the Subscription constants.
+	Subscription     string `json:"subscription,omitempty"`
 	InputTokens      int64  `json:"inputTokens"`
 	OutputTokens     int64  `json:"outputTokens"`
 	CacheReadTokens  int64  `json:"cacheReadTokens,omitempty"`

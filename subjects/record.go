@@ -103,6 +103,9 @@ func appendTrail(b []byte, trail []Attempt) []byte {
 
 func (s *Spent) append(b []byte) []byte {
 	b = AppendString(append(b, `{"model":`...), s.Model)
+	if s.Subscription != "" {
+		b = AppendString(append(b, `,"subscription":`...), s.Subscription)
+	}
 	b = strconv.AppendInt(append(b, `,"inputTokens":`...), s.InputTokens, 10)
 	b = strconv.AppendInt(append(b, `,"outputTokens":`...), s.OutputTokens, 10)
 	for _, f := range [...]struct {
