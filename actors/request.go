@@ -82,6 +82,9 @@ func (c *call) readHeaders() error {
 		{subjects.HeaderTask, &head.Task},
 		{subjects.HeaderTier, &head.Tier},
 		{subjects.HeaderProvider, &head.Provider},
+		{subjects.HeaderRunID, &head.RunID},
+		{subjects.HeaderBatchID, &head.BatchID},
+		{subjects.HeaderCacheScope, &head.CacheScope},
 	} {
 		if v := h.Get(f.header); v != "" {
 			if err := wire.CheckName("header "+f.header, v, subjects.MaxName); err != nil {

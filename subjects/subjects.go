@@ -105,6 +105,8 @@ const (
 	HeaderSkipCache   = "Llm-Skip-Cache"
 	HeaderProvider    = "Llm-Provider"
 	HeaderCacheScope  = "Llm-Cache-Scope"
+	HeaderRunID       = "Llm-Run-Id"
+	HeaderBatchID     = "Llm-Batch-Id"
 	HeaderTraceparent = "traceparent"
 
 	// HeaderClass is read only where the subject has no class

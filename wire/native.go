@@ -16,7 +16,7 @@ var (
 		"messages", "tools", "toolChoice", "temperature", "topP", "maxTokens", "stop", "responseFormat", "stream",
 		"seed", "reasoningEffort", "parallelToolCalls",
 		"tier", "task", "process", "provider", "model", "agentId", "privacy", "skipCache", "forcePaid",
-		"timeoutMs", "callId", "runId", "batchId",
+		"timeoutMs", "callId", "runId", "batchId", "cacheScope",
 	}
 	nativeOld = []string{"taskType", "operationType", "timeout", "agent", "subscription"}
 
@@ -148,6 +148,8 @@ func (n *native) routing(key string, v raw) {
 		h.RunID = n.name(key, v, subjects.MaxName)
 	case "batchId":
 		h.BatchID = n.name(key, v, subjects.MaxName)
+	case "cacheScope":
+		h.CacheScope = n.name(key, v, subjects.MaxName)
 	case "taskType", "operationType":
 		if s := n.name(key, v, subjects.MaxName); key == "taskType" || n.task == "" {
 			n.task = s

@@ -16,7 +16,7 @@ const everyField = `{"messages":[{"role":"system","content":"Be \u00fcber brief.
 	"tools":[{"name":"f","parameters":{"type":"object"}}],"toolChoice":{"name":"f"},"temperature":0.50,"topP":1,"maxTokens":10,
 	"stop":["\n"],"responseFormat":{"type":"json_schema","schema":{}},"seed":7,"reasoningEffort":"low","parallelToolCalls":false,
 	"stream":true,"tier":"fast","task":"t","process":"p","provider":"proxy","model":"m","agentId":"a","privacy":"any",
-	"skipCache":true,"forcePaid":false,"timeoutMs":1000,"callId":"id","runId":"r","batchId":"b"}`
+	"skipCache":true,"forcePaid":false,"timeoutMs":1000,"callId":"id","runId":"r","batchId":"b","cacheScope":"s"}`
 
 func parsed(t testing.TB, name Name, body string) *Request {
 	t.Helper()
@@ -39,7 +39,7 @@ func TestNativeRequest(t *testing.T) {
 	if h.Model != `a/"b"` || h.Tier != "premium" || h.Task != "t2" || h.Process != "p2" || !h.SkipCache || !h.ForcePaid || !h.Stream || h.Needs != was.Head.Needs {
 		t.Errorf("%+v", h)
 	}
-	if h.CallID+h.Provider+h.AgentID+h.RunID+h.BatchID+h.Privacy != "" || h.Timeout != 0 {
+	if h.CallID+h.Provider+h.AgentID+h.RunID+h.BatchID+h.CacheScope+h.Privacy != "" || h.Timeout != 0 {
 		t.Errorf("routing of the caller's went along: %+v", h)
 	}
 	a, b := hubOf(t, sent), hubOf(t, was)

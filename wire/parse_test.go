@@ -21,10 +21,10 @@ func TestParseHead(t *testing.T) {
 		{Native, ` {` + hi + `,"tools":null,"stop":null,"maxTokens":null,"tier":null,"stream":null} `, Head{}},
 		{
 			Native, `{` + hi + `,"tier":"fast","task":"t","process":"p","provider":"openai","model":"openai/gpt-4o","agentId":"a",
-			"privacy":"local","skipCache":true,"forcePaid":true,"timeoutMs":1500,"callId":"c","runId":"r","batchId":"b","stream":true,"maxTokens":5}`,
+			"privacy":"local","skipCache":true,"forcePaid":true,"timeoutMs":1500,"callId":"c","runId":"r","batchId":"b","cacheScope":"s","stream":true,"maxTokens":5}`,
 			Head{
 				CallID: "c", Model: "openai/gpt-4o", Provider: "openai", Tier: "fast", Task: "t", Process: "p", AgentID: "a",
-				Privacy: "local", RunID: "r", BatchID: "b", Timeout: 1500 * time.Millisecond, Stream: true, SkipCache: true,
+				Privacy: "local", RunID: "r", BatchID: "b", CacheScope: "s", Timeout: 1500 * time.Millisecond, Stream: true, SkipCache: true,
 				ForcePaid: true, Needs: NeedStreaming, MaxTokens: 5,
 			},
 		},

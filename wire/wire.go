@@ -83,20 +83,22 @@ func (n Need) Missing(have Need) Need { return n &^ have }
 
 // Head is what routing must know of a request. Zero values mean "not said".
 type Head struct {
-	CallID    string
-	Model     string
-	Provider  string
-	Tier      string
-	Task      string
-	Process   string
-	AgentID   string
-	Privacy   string
-	RunID     string
-	BatchID   string
-	Timeout   time.Duration
-	Stream    bool
-	SkipCache bool
-	ForcePaid bool
+	CallID   string
+	Model    string
+	Provider string
+	Tier     string
+	Task     string
+	Process  string
+	AgentID  string
+	Privacy  string
+	RunID    string
+	BatchID  string
+	// CacheScope names those who share the answer; "" = all who name none.
+	CacheScope string
+	Timeout    time.Duration
+	Stream     bool
+	SkipCache  bool
+	ForcePaid  bool
 	// StreamUsage is openai-chat's stream_options.include_usage: the caller wants
 	// the usage chunk.
 	StreamUsage bool
