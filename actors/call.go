@@ -257,7 +257,7 @@ func (c *call) decide() error {
 		Task: h.Task, Tier: h.Tier, Process: h.Process, Provider: h.Provider, Model: h.Model,
 		Privacy: h.Privacy, Needs: h.Needs, ForcePaid: h.ForcePaid, Exact: c.in.Provider != "",
 	}
-	d, err := c.s.router.Resolve(*c.e.snapshot.Load(), &job)
+	d, err := c.s.router.Resolve(*c.e.snapshot.Load(), &job, time.Now())
 	if err != nil {
 		return err
 	}

@@ -171,7 +171,7 @@ func (e *Engine) explain(_ context.Context, body []byte) (any, error) {
 	}
 	job := routing.Job{Task: q.Task, Tier: q.Tier, Process: q.Process, Provider: q.Provider, Model: q.Model, Privacy: q.Privacy, Needs: needs}
 	now := e.setup()
-	d, err := now.router.Resolve(*e.snapshot.Load(), &job)
+	d, err := now.router.Resolve(*e.snapshot.Load(), &job, time.Now())
 	if err != nil {
 		return nil, err
 	}

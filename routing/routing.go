@@ -197,9 +197,9 @@ func (r *Router) Local(id string) bool {
 	return p != nil && p.Local()
 }
 
-// Resolve decides. Its errors are VALIDATION_ERROR: a name that no provider,
-// tier or model has. A chain may be empty; NoProvider says why.
-func (r *Router) Resolve(snap Snapshot, job *Job) (*Decision, error) {
+// Resolve decides for the moment now. Its errors are VALIDATION_ERROR: a name
+// that no provider, tier or model has. A chain may be empty; NoProvider says why.
+func (r *Router) Resolve(snap Snapshot, job *Job, _ time.Time) (*Decision, error) {
 	d := &Decision{}
 	ask, err := r.readAsk(job)
 	if err != nil {

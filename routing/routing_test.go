@@ -7,11 +7,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-llm/sluice/config"
 	"github.com/sluice-llm/sluice/subjects"
 	"github.com/sluice-llm/sluice/wire"
 )
+
+// at is the time of the tests.
+var at = time.Date(2026, 3, 1, 14, 0, 0, 0, time.UTC)
 
 func load(t testing.TB, env ...string) *config.Config {
 	t.Helper()
@@ -82,7 +86,7 @@ func TestResolve(t *testing.T) {
 		{"no model", nil, with("custom", "groq"), Job{Provider: "custom"}, "standard", "groq/llama-3.3-70b-versatile"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d, err := New(load(t, c.env...)).Resolve(c.snap, &c.job)
+			d, err := New(load(t, c.env...)).Resolve(c.snap, &c.job, at)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +104,7 @@ func TestResolveRefuses(t *testing.T) {
 		"model":    {Model: "claude-hiaku-4-5"},
 		"slash":    {Model: "groq/"},
 	} {
-		_, err := New(load(t)).Resolve(with("groq"), &job)
+		_, err := New(load(t)).Resolve(with("groq"), &job, at)
 		if subjects.KindOf(err) != subjects.KindValidation {
 			t.Errorf("%s: %v", field, err)
 		}
@@ -112,7 +116,7 @@ func TestResolveRefuses(t *testing.T) {
 
 func TestNoProvider(t *testing.T) {
 	r := New(load(t))
-	d, err := r.Resolve(with(), &Job{})
+	d, err := r.Resolve(with(), &Job{}, at)
 	if err != nil || len(d.Chain) != 0 {
 		t.Fatal(d, err)
 	}
@@ -121,7 +125,7 @@ func TestNoProvider(t *testing.T) {
 	}
 	weak := with("groq")
 	weak["groq"] = State{Available: true}
-	d, _ = r.Resolve(weak, &Job{Needs: wire.NeedTools})
+	d, _ = r.Resolve(weak, &Job{Needs: wire.NeedTools}, at)
 	if e := NoProvider(d); e.Kind != subjects.KindCapabilityMissing || e.Status() != 422 {
 		t.Errorf("%+v", e)
 	}
@@ -148,8 +152,8 @@ func TestResolveProperties(t *testing.T) {
 			Model: pick("", "auto", "groq/m", "claude-sonnet-4.5", "fast"), Privacy: pick("", "local"), Needs: wire.Need(rng.UintN(4)), ForcePaid: rng.IntN(4) == 0,
 		}
 		r := New(cfg)
-		a, err := r.Resolve(snap, &job)
-		b, errB := New(cfg).Resolve(snap, &job)
+		a, err := r.Resolve(snap, &job, at)
+		b, errB := New(cfg).Resolve(snap, &job, at)
 		if !reflect.DeepEqual(a, b) || fmt.Sprint(err) != fmt.Sprint(errB) {
 			t.Fatalf("%+v gives two decisions", job)
 		}
@@ -192,7 +196,7 @@ func BenchmarkResolve(b *testing.B) {
 	r, snap, job := New(load(b)), with(config.ProviderIDs...), &Job{Task: "semantic_code_analysis"}
 	b.ReportAllocs()
 	for b.Loop() {
-		if d, err := r.Resolve(snap, job); err != nil || len(d.Chain) < 9 {
+		if d, err := r.Resolve(snap, job, at); err != nil || len(d.Chain) < 9 {
 			b.Fatal(d, err)
 		}
 	}
@@ -216,7 +220,7 @@ func TestAvailableModels(t *testing.T) {
 		{Job{Model: "qwen-4", Provider: "groq", Exact: true}, "", "its models are llama-3.1-8b-instant, llama-3.3-70b-versatile, openai/gpt-oss-120b, qwen-3, claude-haiku-4-5"},
 		{Job{Model: "anthropic/anything"}, "anthropic/anything > groq/llama-3.3-70b-versatile", ""},
 	} {
-		d, err := r.Resolve(with("groq", "anthropic"), &c.job)
+		d, err := r.Resolve(with("groq", "anthropic"), &c.job, at)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +235,7 @@ func TestAvailableModels(t *testing.T) {
 		}
 	}
 	cfg.Mode = config.ModeMock
-	if d, err := New(cfg).Resolve(with("mock"), &Job{Model: "groq/qwen-4"}); err != nil || chain(d) != "mock/qwen-4" {
+	if d, err := New(cfg).Resolve(with("mock"), &Job{Model: "groq/qwen-4"}, at); err != nil || chain(d) != "mock/qwen-4" {
 		t.Errorf("the mock answers for every other: %v, %v", d, err)
 	}
 }
@@ -253,7 +257,7 @@ func TestOutsideProviders(t *testing.T) {
 		{Job{Tier: "premium", Model: "rev-2"}, "reverse/rev-2 > groq/openai/gpt-oss-120b > ollama/llama3.2"},
 		{Job{Tier: "fast", Privacy: "local"}, "ollama/llama3.2 > lab/lab-1"},
 	} {
-		d, err := r.Resolve(snap, &c.job)
+		d, err := r.Resolve(snap, &c.job, at)
 		if err != nil || chain(d) != c.chain {
 			t.Errorf("%+v: %s, %v", c.job, chain(d), err)
 		}
@@ -261,7 +265,7 @@ func TestOutsideProviders(t *testing.T) {
 	if r.Account("lab") != subjects.SubscriptionLocal || !r.Local("lab") || r.Local("reverse") || r.Local("nobody") || r.Provider("nobody") != nil {
 		t.Error("accounts")
 	}
-	if _, err := New(cfg).Resolve(snap, &Job{Provider: "reverse"}); subjects.KindOf(err) != subjects.KindValidation {
+	if _, err := New(cfg).Resolve(snap, &Job{Provider: "reverse"}, at); subjects.KindOf(err) != subjects.KindValidation {
 		t.Errorf("before it was announced: %v", err)
 	}
 	if n := len(cfg.ProviderPriority["fast"]); n != 7 {
