@@ -23,6 +23,9 @@ var requestHeaders = [...]struct{ http, nats string }{
 	{"X-Llm-Timeout-Ms", subjects.HeaderTimeoutMs},
 	{"X-Llm-Provider", subjects.HeaderProvider},
 	{"X-Llm-Skip-Cache", subjects.HeaderSkipCache},
+	{"X-Llm-Cache-Scope", subjects.HeaderCacheScope},
+	{"X-Llm-Run-Id", subjects.HeaderRunID},
+	{"X-Llm-Batch-Id", subjects.HeaderBatchID},
 	{"X-Llm-Hops", subjects.HeaderHops},
 	{"Traceparent", subjects.HeaderTraceparent},
 }

@@ -17,11 +17,13 @@ func TestMetadataHeaders(t *testing.T) {
 	r.post(t, "/v1/chat/completions", chatBody,
 		"X-LLM-Process", "wiki é", "X-LLM-Task", "t", "X-LLM-Tier", "fast", "X-LLM-Class", "ingestion",
 		"X-LLM-Call-Id", "id-1", "X-LLM-Timeout-Ms", "1500", "X-LLM-Provider", "groq", "X-LLM-Skip-Cache", "true",
+		"X-LLM-Cache-Scope", "team-a", "X-LLM-Run-Id", "nightly-7", "X-LLM-Batch-Id", "b1",
 		"traceparent", "00-1-2-01", "Authorization", "Bearer sk-secret", "Cookie", "c=1")
 	m := f.last(t)
 	want := subjects.Header{
 		"Llm-Wire": {"openai-chat"}, "Llm-Process": {"wiki é"}, "Llm-Task": {"t"}, "Llm-Tier": {"fast"},
 		"Llm-Call-Id": {"id-1"}, "Llm-Timeout-Ms": {"1500"}, "Llm-Provider": {"groq"}, "Llm-Skip-Cache": {"true"},
+		"Llm-Cache-Scope": {"team-a"}, "Llm-Run-Id": {"nightly-7"}, "Llm-Batch-Id": {"b1"},
 		"traceparent": {"00-1-2-01"},
 	}
 	if !reflect.DeepEqual(m.Header, want) {

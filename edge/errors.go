@@ -214,6 +214,8 @@ func anthropicType(e *subjects.Error) string {
 	switch status := e.Status(); {
 	case status == http.StatusUnauthorized:
 		return "authentication_error"
+	case status == http.StatusPaymentRequired:
+		return "billing_error"
 	case status == http.StatusForbidden:
 		return "permission_error"
 	case status == http.StatusNotFound:

@@ -46,10 +46,14 @@ func (x *exchange) usageRecent() {
 }
 
 func (x *exchange) resolve() {
-	p := params(x.r.URL.RawQuery, "task", "tier", "process", "provider", "model", "privacy", "tools")
+	p := params(x.r.URL.RawQuery, "task", "tier", "process", "class", "provider", "model", "privacy", "sensitivity",
+		"tools", "needs", "forcePaid", "runId", "batchId")
 	q := subjects.RouteQuery{
-		Task: p.text("task"), Tier: p.text("tier"), Process: p.text("process"), Provider: p.text("provider"),
-		Model: p.text("model"), Privacy: p.text("privacy"), Tools: p.flag("tools"),
+		Task: p.text("task"), Tier: p.text("tier"), Process: p.text("process"), Class: p.text("class"),
+		Provider: p.text("provider"), Model: p.text("model"),
+		Privacy: p.text("privacy"), Sensitivity: p.text("sensitivity"),
+		Tools: p.flag("tools"), Needs: p.list("needs"), ForcePaid: p.flag("forcePaid"),
+		RunID: p.text("runId"), BatchID: p.text("batchId"),
 	}
 	x.passQuery(subjects.QueryRoute, q, p.err)
 }
@@ -110,6 +114,23 @@ func (q *query) text(name string) string {
 		q.refuse("%s: %d bytes, above %d", name, len(v), subjects.MaxName)
 	}
 	return v
+}
+
+// list reads names with commas between them; the parameter may be given again.
+func (q *query) list(name string) []string {
+	var names []string
+	for _, v := range q.values[name] {
+		if len(v) > subjects.MaxName {
+			q.refuse("%s: %d bytes, above %d", name, len(v), subjects.MaxName)
+			return nil
+		}
+		for part := range strings.SplitSeq(v, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				names = append(names, part)
+			}
+		}
+	}
+	return names
 }
 
 func (q *query) number(name string, most int) int {

@@ -32,7 +32,7 @@ func (s *Server) table() map[string]route {
 		"/health":                   get("state of providers and pools; 503 when nothing can serve", (*exchange).health),
 		"/api/token-usage/summary":  get("?hours=24&bucketMinutes=", (*exchange).usageSummary),
 		"/api/token-usage/recent":   get("?limit=50", (*exchange).usageRecent),
-		"/api/llm/routing/resolve":  get("?task=&tier=&process=&provider=&model=&privacy=&tools=", (*exchange).resolve),
+		"/api/llm/routing/resolve":  get("?task=&tier=&process=&class=&provider=&model=&tools=&needs=&…: the routing decision", (*exchange).resolve),
 		"/v1/messages":              post("not built yet", (*exchange).notBuilt),
 		"/v1/messages/count_tokens": post("not built yet", (*exchange).notBuilt),
 		"/v1/responses":             post("not built yet", (*exchange).notBuilt),
@@ -106,7 +106,8 @@ func (x *exchange) index() {
 		rt := x.s.routes[p]
 		fmt.Fprintf(&b, "%-4s %-26s %s\n", rt.method, p, rt.about)
 	}
-	b.WriteString("\nOptional on calls: X-LLM-Process, -Task, -Tier, -Class, -Provider, -Call-Id, -Timeout-Ms, -Skip-Cache.\n")
+	b.WriteString("\nOptional on calls: X-LLM-Process, -Task, -Tier, -Class, -Provider, -Call-Id, -Run-Id, -Batch-Id,\n" +
+		"-Timeout-Ms, -Skip-Cache, -Cache-Scope.\n")
 	x.send(http.StatusOK, typeText, []byte(b.String()))
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -50,23 +52,57 @@ func TestQueriesArePassedOn(t *testing.T) {
 	}
 }
 
+// TestEveryRoutingQuestionCanBeAsked holds that each field of RouteQuery is a
+// parameter of the same name.
+func TestEveryRoutingQuestionCanBeAsked(t *testing.T) {
+	var want subjects.RouteQuery
+	params := url.Values{}
+	for v, i := reflect.ValueOf(&want).Elem(), 0; i < v.NumField(); i++ {
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		switch f := v.Field(i).Addr().Interface().(type) {
+		case *string:
+			*f = "any " + name
+			params.Set(name, *f)
+		case *bool:
+			*f = true
+			params.Set(name, "true")
+		case *[]string:
+			*f = []string{"images", "documents", "tools"}
+			params[name] = []string{"images, documents,", "tools"}
+		default:
+			t.Fatalf("%s is of a kind that no parameter has", name)
+		}
+	}
+	f := replying(`{}`, nil)
+	if a := start(t, f, edge.Options{}).get(t, "/api/llm/routing/resolve?"+params.Encode()); a.status != http.StatusOK {
+		t.Fatalf("got %d %s", a.status, a.body)
+	}
+	var got subjects.RouteQuery
+	if err := json.Unmarshal(f.last(t).Data, &got); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("asked %+v (%v), want %+v", got, err, want)
+	}
+}
+
 func TestBadQueriesAreRefused(t *testing.T) {
 	f := replying(`{}`, nil)
 	r := start(t, f, edge.Options{})
 	for path, want := range map[string]string{
-		"/api/token-usage/summary?hours=0":                          "hours",
-		"/api/token-usage/summary?hours=-1":                         "hours",
-		"/api/token-usage/summary?hours=1.5":                        "hours",
-		"/api/token-usage/summary?hours=99999999999999":             "hours",
-		"/api/token-usage/summary?hours=87841":                      "from 1 to 87840",
-		"/api/token-usage/summary?bucketMinutes=44641":              "bucketMinutes",
-		"/api/token-usage/summary?hour=2":                           `"hour" is not known here; known are hours, bucketMinutes`,
-		"/api/token-usage/summary?hours=%zz":                        "not well-formed",
-		"/api/token-usage/recent?limit=10001":                       "from 1 to 10000",
-		"/api/token-usage/recent?limit=0":                           "limit",
-		"/api/token-usage/recent?limit=x":                           "limit",
-		"/api/llm/routing/resolve?tools=maybe":                      "tools",
-		"/api/llm/routing/resolve?task=" + strings.Repeat("x", 257): "task: 257 bytes",
+		"/api/token-usage/summary?hours=0":                           "hours",
+		"/api/token-usage/summary?hours=-1":                          "hours",
+		"/api/token-usage/summary?hours=1.5":                         "hours",
+		"/api/token-usage/summary?hours=99999999999999":              "hours",
+		"/api/token-usage/summary?hours=87841":                       "from 1 to 87840",
+		"/api/token-usage/summary?bucketMinutes=44641":               "bucketMinutes",
+		"/api/token-usage/summary?hour=2":                            `"hour" is not known here; known are hours, bucketMinutes`,
+		"/api/token-usage/summary?hours=%zz":                         "not well-formed",
+		"/api/token-usage/recent?limit=10001":                        "from 1 to 10000",
+		"/api/token-usage/recent?limit=0":                            "limit",
+		"/api/token-usage/recent?limit=x":                            "limit",
+		"/api/llm/routing/resolve?forcePaid=maybe":                   "forcePaid",
+		"/api/llm/routing/resolve?needs=" + strings.Repeat("x", 257): "needs: 257 bytes",
+		"/api/llm/routing/resolve?need=images":                       `"need" is not known here; known are task, tier`,
+		"/api/llm/routing/resolve?tools=maybe":                       "tools",
+		"/api/llm/routing/resolve?task=" + strings.Repeat("x", 257):  "task: 257 bytes",
 	} {
 		a := r.get(t, path)
 		e := a.errorOf(t)
