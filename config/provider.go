@@ -203,7 +203,7 @@ func (v value) cleared() bool {
 
 func (v value) available(p *Provider) {
 	all, ok := v.items()
-	models := make([]string, 0, len(all))
+	var models []string // [] is as good as no list
 	for _, item := range all {
 		model, fine := item.name()
 		switch {
