@@ -136,7 +136,9 @@ func (s *service) query(q actors.Query) func(micro.Request) {
 		go func() {
 			reply := s.replyTo(inbox)
 			if err := reply(s.engine.Answer(context.Background(), q, body)); err != nil {
-				_ = reply(subjects.Errorf(subjects.KindValidation, "the answer does not fit in one message of this NATS server (max_payload); ask for fewer rows").Msg())
+				e := subjects.Errorf(subjects.KindValidation, "the answer does not fit in one message of this NATS server (max_payload); ask for fewer rows")
+				e.Code = subjects.CodeReplyTooLarge
+				_ = reply(e.Msg())
 			}
 		}()
 	}

@@ -68,6 +68,9 @@ const (
 	CodeContextLength = "context_length_exceeded"
 	// CodeTooLarge: the request has more bytes than Sluice carries, or the provider.
 	CodeTooLarge = "request_too_large"
+	// CodeReplyTooLarge: the answer to a query has more bytes than the NATS server
+	// carries in one message; fewer rows may fit.
+	CodeReplyTooLarge = "reply_too_large"
 )
 
 // Known reports whether k is a kind of the contract.
