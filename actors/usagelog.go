@@ -133,11 +133,25 @@ func (f *freshRecords) take(seq uint64, data []byte) *subjects.UsageRecord {
 		return nil
 	}
 	at.CompareAndSwap(p, nil)
-	r := p.rec
-	if !utf8.ValidString(r.ID) || !utf8.ValidString(r.Provider) || !utf8.ValidString(r.Process) || !utf8.ValidString(r.Model) {
+	if !validNames(p.rec) {
 		return nil
 	}
-	return r
+	return p.rec
+}
+
+// validNames reports whether all that the database sums by is UTF-8.
+func validNames(r *subjects.UsageRecord) bool {
+	for _, s := range [...]string{r.ID, r.Provider, r.Process, r.Model, r.RunID, r.BatchID} {
+		if !utf8.ValidString(s) {
+			return false
+		}
+	}
+	for i := range r.AttemptTrail {
+		if a := &r.AttemptTrail[i]; a.Spent != nil && !(utf8.ValidString(a.Provider) && utf8.ValidString(a.Spent.Model)) {
+			return false
+		}
+	}
+	return true
 }
 
 func (u *usageLog) noteSeq(seq uint64) {

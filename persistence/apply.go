@@ -140,6 +140,13 @@ func (c *cursor) decode(b []byte) error {
 	return nil
 }
 
+func (c cursor) put(txn *badger.Txn) error {
+	if err := txn.Set([]byte(cursorKey), c.encode()); err != nil {
+		return fmt.Errorf("usage database: writing: %w", err)
+	}
+	return nil
+}
+
 func readCursor(txn *badger.Txn) (c cursor, err error) {
 	_, err = read(txn, []byte(cursorKey), c.decode)
 	return c, err
@@ -168,8 +175,11 @@ type writer struct {
 	dirty        bool
 	part         Applied // by txn
 	deltas       map[string]*counters
-	count, bytes int64 // what txn holds, by Badger's measure
-	series       []byte
+	spends       map[string]*spend
+	today        *spend // the sum of the day that ended last in spends
+	day          uint64 // of today, since 1970
+	count, bytes int64  // what txn holds, by Badger's measure
+	key          []byte
 }
 
 func (w *writer) applyAll(batch []Entry) error {
@@ -194,7 +204,7 @@ func (w *writer) begin() (err error) {
 	}
 	w.txn = w.s.db.NewTransaction(true)
 	w.dirty, w.part, w.count, w.bytes = false, Applied{}, 0, 0
-	w.deltas = make(map[string]*counters)
+	w.deltas, w.spends, w.today = make(map[string]*counters), make(map[string]*spend), nil
 	if w.cur, err = readCursor(w.txn); err == nil && w.cur.stream != w.stream {
 		w.cur.gen, w.cur.seq, w.cur.stream = w.cur.gen+1, 0, w.stream
 	}
@@ -236,10 +246,7 @@ func (w *writer) add(e *Entry) error {
 func (w *writer) makeRoom(m *measured) error {
 	count, size := int64(1), int64(4*maxDead)
 	if m != nil {
-		n := len(m.names.provider) + len(m.names.process) + len(m.names.model)
-		count = 2 + int64(len(resolutions))
-		// A name's bytes may triple by escaping; 128 is for fixed parts and Badger's own.
-		size = int64(len(m.data) + len(m.id) + len(resolutions)*(3*n+countersLen) + 4*128)
+		count, size = m.room()
 	}
 	if w.count+count <= w.s.maxCount && w.bytes+size <= w.s.maxBytes {
 		return nil
@@ -270,22 +277,80 @@ func (w *writer) putRow(m *measured) error {
 	if err := w.put(idKey(m.id, m.ms), ref.append([]byte{version})); err != nil {
 		return err
 	}
-	w.series = m.names.appendSeries(w.series[:0])
+	w.addCounts(m.minute(), m.names, &m.counts)
+	for i := range m.tries {
+		w.addCounts(m.minute(), m.tries[i].names, &m.tries[i].counts)
+	}
+	w.addSpend(m)
+	w.part.Rows++
+	w.cur.rows++
+	return nil
+}
+
+// room is the number of entries that a record takes and their bytes, by Badger's
+// measure, at most.
+func (m *measured) room() (count, size int64) {
+	const fixed = 128 // of a key, and Badger's own
+	count = 2
+	size = int64(len(m.data) + len(m.id) + 2*fixed)
+	series := func(n names) {
+		count += int64(len(resolutions))
+		// A name's bytes may triple by escaping.
+		size += int64(len(resolutions) * (3*(len(n.provider)+len(n.process)+len(n.model)) + countersLen + fixed))
+	}
+	series(m.names)
+	for i := range m.tries {
+		series(m.tries[i].names)
+	}
+	return count + 3, size + int64(len(m.run)+len(m.batch)+3*(spendLen+fixed))
+}
+
+// addCounts adds c to the rollups of a series.
+func (w *writer) addCounts(minute int64, n names, c *counters) {
+	w.key = n.appendSeries(w.key[:0])
 	for _, r := range resolutions {
-		minute := m.minute()
-		key := r.key(minute-minute%r.minutes, string(w.series))
+		key := r.key(minute-minute%r.minutes, string(w.key))
 		d := w.deltas[string(key)]
 		if d == nil {
 			d = &counters{}
 			w.deltas[string(key)] = d
-			w.count++ // written by commit
-			w.bytes += entryBytes(key, countersLen)
+			w.willPut(key, countersLen)
 		}
-		d.add(&m.counts)
+		d.add(c)
 	}
-	w.part.Rows++
-	w.cur.rows++
-	return nil
+}
+
+// addSpend adds a record to the sums of its day, its run and its batch.
+func (w *writer) addSpend(m *measured) {
+	if day := m.ms / dayMillis; w.today == nil || day != w.day {
+		w.key = dayKey(w.key[:0], m.ms)
+		w.today, w.day = w.spendAt(w.key), day
+	}
+	w.today.add(&m.spend)
+	if m.run != "" {
+		w.key = append(append(w.key[:0], runPrefix...), m.run...)
+		w.spendAt(w.key).add(&m.spend)
+	}
+	if m.batch != "" {
+		w.key = append(append(w.key[:0], batchPrefix...), m.batch...)
+		w.spendAt(w.key).add(&m.spend)
+	}
+}
+
+func (w *writer) spendAt(key []byte) *spend {
+	d := w.spends[string(key)]
+	if d == nil {
+		d = &spend{}
+		w.spends[string(key)] = d
+		w.willPut(key, spendLen)
+	}
+	return d
+}
+
+// willPut counts what commit will write.
+func (w *writer) willPut(key []byte, value int) {
+	w.count++
+	w.bytes += entryBytes(key, value)
 }
 
 func (w *writer) putDead(e *Entry, reason error) error {
@@ -304,19 +369,16 @@ func (w *writer) putDead(e *Entry, reason error) error {
 // commit writes the sums and the cursor beside the rows and commits.
 func (w *writer) commit() error {
 	if w.dirty {
-		if err := w.putSums(); err != nil {
+		if err := putSums(w.txn, w.deltas); err != nil {
 			return err
 		}
-		if err := w.s.fail(false); err != nil {
+		if err := putSums(w.txn, w.spends); err != nil {
 			return err
 		}
-		if err := w.txn.Commit(); err != nil {
-			// Badger may have no memory table left, and its next write would end
-			// the process.
-			w.s.broken.Store(true)
-			return fmt.Errorf("%w: %w", ErrBroken, err)
+		if err := w.cur.put(w.txn); err != nil {
+			return err
 		}
-		if err := w.s.fail(true); err != nil {
+		if err := w.s.commit(w.txn); err != nil {
 			return err
 		}
 	}
@@ -324,21 +386,56 @@ func (w *writer) commit() error {
 	return nil
 }
 
-func (w *writer) putSums() error {
-	for key, delta := range w.deltas {
-		var sum counters
-		if _, err := read(w.txn, []byte(key), sum.decode); err != nil {
+// putSums adds to the sums that are stored.
+func putSums[T any, S sum[T]](txn *badger.Txn, deltas map[string]S) error {
+	for key, delta := range deltas {
+		stored := S(new(T))
+		if _, err := read(txn, []byte(key), stored.decode); err != nil {
 			return err
 		}
-		sum.add(delta)
-		if err := w.txn.Set([]byte(key), sum.encode()); err != nil {
+		stored.add(delta)
+		if err := txn.Set([]byte(key), stored.encode()); err != nil {
 			return fmt.Errorf("usage database: writing: %w", err)
 		}
 	}
-	if err := w.txn.Set([]byte(cursorKey), w.cur.encode()); err != nil {
-		return fmt.Errorf("usage database: writing: %w", err)
-	}
 	return nil
+}
+
+// update commits what fn writes, which is not much. Like every transaction it
+// writes the cursor, too: see unbroken. Only the writer calls it.
+func (s *Store) update(fn func(*badger.Txn) error) error {
+	if s.isClosing() {
+		return ErrClosed
+	}
+	if err := s.checkSpace(); err != nil {
+		return err
+	}
+	txn := s.db.NewTransaction(true)
+	defer txn.Discard()
+	c, err := readCursor(txn)
+	if err != nil {
+		return err
+	}
+	if err := fn(txn); err != nil {
+		return err
+	}
+	if err := c.put(txn); err != nil {
+		return err
+	}
+	return s.commit(txn)
+}
+
+func (s *Store) commit(txn *badger.Txn) error {
+	if err := s.fail(false); err != nil {
+		return err
+	}
+	if err := txn.Commit(); err != nil {
+		// Badger may have no memory table left, and its next write would end
+		// the process.
+		s.broken.Store(true)
+		return fmt.Errorf("%w: %w", ErrBroken, err)
+	}
+	return s.fail(true)
 }
 
 func (s *Store) fail(committed bool) error {

@@ -7,10 +7,11 @@ import (
 	"github.com/dgraph-io/badger/v4"
 )
 
-// schema is the layout of the keys and values in this package. Layout 1 had
-// fewer counters in a rollup; it is brought to this one when it is opened.
+// schema is the layout of the keys and values in this package. Layouts from
+// oldSchema on had fewer counters in a rollup and no sums of spending; they are
+// brought to this one when they are opened.
 const (
-	schema    = 2
+	schema    = 3
 	oldSchema = 1
 )
 
@@ -29,7 +30,7 @@ func (s *Store) check(tables uint64) error {
 		if err != nil || !found {
 			return err
 		}
-		if layout != schema && layout != oldSchema {
+		if layout < oldSchema || layout > schema {
 			return &OpenError{Dir: s.dir, Reason: Other, Detail: fmt.Sprintf(
 				"it has layout %d and this sluice writes layout %d; use the version that wrote it", layout, schema)}
 		}
@@ -45,7 +46,7 @@ func (s *Store) check(tables uint64) error {
 	case !whole: // before anything is written, which would hide the hole
 		err = s.verifyDoubtful(layout)
 	}
-	if err == nil && layout == oldSchema {
+	if err == nil && layout < schema {
 		err = s.migrate()
 	}
 	if err != nil {

@@ -29,19 +29,41 @@ const (
 	// since layout 2
 	cUnpricedTokens
 	cSavedUnknown
+	// since layout 3
+	cRetried
 	nCounters
 )
 
 type counters [nCounters]int64
 
 // countersLen is the length of an encoded rollup, rollVersion its first byte. A
-// rollup of version 1 has no counters after cQueued.
+// rollup of version 1 has no counters after cQueued, one of version 2 none after
+// cSavedUnknown.
 const (
 	countersLen = 1 + 8*nCounters
-	rollVersion = 2
+	rollVersion = 3
 )
 
-// add sums two non-negative sets; the result does not depend on the order.
+// sum is what the database keeps sums of: the pointer to counters or to spend.
+// add does not depend on the order.
+type sum[T any] interface {
+	*T
+	add(*T)
+	encode() []byte
+	decode([]byte) error
+}
+
+// addTo adds c to the sum of a name.
+func addTo[T any, S sum[T]](sums map[string]S, name string, c S) {
+	s := sums[name]
+	if s == nil {
+		s = new(T)
+		sums[name] = s
+	}
+	s.add(c)
+}
+
+// add sums two non-negative sets.
 func (c *counters) add(o *counters) {
 	for i, v := range o {
 		c[i] = addSaturated(c[i], v)
@@ -85,6 +107,7 @@ func (c *counters) totals() subjects.UsageTotals {
 		CacheReadTokens: c[cCacheRead], CacheWriteTokens: c[cCacheWrite], ReasoningTokens: c[cReasoning],
 		Estimated: c[cEstimated], CostUSD: subjects.USD(c[cCost]), SavedUSD: subjects.USD(c[cSaved]),
 		Unpriced: c[cUnpriced], UnpricedTokens: c[cUnpricedTokens], SavedUnknown: c[cSavedUnknown],
+		RetriedTokens: c[cRetried],
 	}
 	if t.Calls > 0 {
 		t.AvgLatencyMs = float64(c[cLatency]) / 1000 / float64(t.Calls)
@@ -103,17 +126,37 @@ func countersOf(r *subjects.UsageRecord) counters {
 		cReasoning: max(r.ReasoningTokens, 0), cEstimated: one(r.TokensEstimated),
 		cLatency: micros(r.LatencyMs), cQueued: micros(r.QueuedMs),
 	}
-	if r.CostUSD != nil {
-		c[cCost] = max(int64(*r.CostUSD), 0)
-	} else {
-		c[cUnpriced], c[cUnpricedTokens] = 1, c[cTotal]
-	}
+	c.price(r.CostUSD)
 	if r.SavedUSD != nil {
 		c[cSaved] = max(int64(*r.SavedUSD), 0)
 	} else {
 		c[cSavedUnknown] = one(subscription(r.Subscription))
 	}
 	return c
+}
+
+// countersOfTry measures a try that failed while a later one gave the call's
+// outcome: its tokens and their cost. The call itself, its time and what it saved
+// are the record's.
+func countersOfTry(t *subjects.Spent) counters {
+	c := counters{
+		cInput: max(t.InputTokens, 0), cOutput: max(t.OutputTokens, 0),
+		cCacheRead: max(t.CacheReadTokens, 0), cCacheWrite: max(t.CacheWriteTokens, 0),
+		cReasoning: max(t.ReasoningTokens, 0), cEstimated: one(t.Estimated),
+	}
+	c[cTotal] = addSaturated(c[cInput], c[cOutput])
+	c[cRetried] = c[cTotal]
+	c.price(t.CostUSD)
+	return c
+}
+
+// price counts a cost; nil = not known.
+func (c *counters) price(usd *subjects.USD) {
+	if usd != nil {
+		c[cCost] = max(int64(*usd), 0)
+	} else {
+		c[cUnpriced], c[cUnpricedTokens] = 1, c[cTotal]
+	}
 }
 
 // subscription reports whether an account has a metered twin: on any other

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -11,9 +12,10 @@ import (
 	"github.com/sluice-llm/sluice/subjects"
 )
 
-// decode reads what the database needs of a record: everything but the attempt
-// trail and the preview. A record in the form that Sluice writes is read in one
-// pass; any other is left to encoding/json, whose word is the rule.
+// decode reads what the database needs of a record: everything but the preview
+// and an attempt trail in which no try spent anything. A record in the form that
+// Sluice writes is read in one pass; any other is left to encoding/json, whose
+// word is the rule.
 func decode(data []byte) (*subjects.UsageRecord, error) {
 	r := &subjects.UsageRecord{}
 	if gjson.ValidBytes(data) && decodePlain(data, r) {
@@ -69,9 +71,13 @@ func field(r *subjects.UsageRecord, key string, v gjson.Result) bool {
 	case "overhead_ms":
 		return decimal(&r.OverheadMs, v)
 	case "attempt_trail":
-		return v.IsArray() || v.Type == gjson.Null
+		return trail(&r.AttemptTrail, v)
 	case "prompt_preview":
 		return v.Type == gjson.String
+	case "run_id":
+		return text(&r.RunID, v)
+	case "batch_id":
+		return text(&r.BatchID, v)
 	}
 	return count(r, key, v)
 }
@@ -101,6 +107,42 @@ func count(r *subjects.UsageRecord, key string, v gjson.Result) bool {
 		return boolean(&r.Cached, v)
 	case "partial":
 		return boolean(&r.Partial, v)
+	}
+	return false
+}
+
+// unread stands for a trail in which no try spent anything.
+var unread = []subjects.Attempt{}
+
+// trail reads a trail only where a try spent something, which is rare. Of two
+// trails in one record encoding/json makes something of its own.
+func trail(to *[]subjects.Attempt, v gjson.Result) bool {
+	switch {
+	case *to != nil:
+		return false
+	case v.Type == gjson.Null:
+		return true
+	case !v.IsArray():
+		return false
+	case !maySpend(v.Raw):
+		*to = unread
+		return true
+	}
+	return json.Unmarshal([]byte(v.Raw), to) == nil
+}
+
+// maySpend is false only for JSON without a key that encoding/json takes for
+// "spent": it looks past case, and "ſ" is an "s" to it.
+func maySpend(raw string) bool {
+	for i := range len(raw) - 3 {
+		switch raw[i] {
+		case '\\':
+			return true
+		case 'p', 'P':
+			if strings.EqualFold(raw[i:i+4], "pent") {
+				return true
+			}
+		}
 	}
 	return false
 }

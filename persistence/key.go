@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 const (
@@ -16,6 +17,18 @@ const (
 	idPrefix   = "i/"
 	rollPrefix = "r/"
 	deadPrefix = "d/"
+
+	prunedKey   = "m/pruned"
+	spendPrefix = "s/"
+	runPrefix   = "s/r/"
+	batchPrefix = "s/b/"
+	dayPrefix   = "s/d/"
+	monthPrefix = "s/m/"
+	statePrefix = "k/"
+	dayFormat   = "2006-01-02"
+	monthFormat = "2006-01"
+	dayMillis   = 24 * 3600 * 1000
+	monthKeyLen = len(monthPrefix) + len(monthFormat)
 )
 
 // version is the first byte of every value but a rollup's and a row's.
@@ -59,6 +72,17 @@ func idKey(id string, ms uint64) []byte { return binary.BigEndian.AppendUint64(i
 func idsKey(id string) []byte {
 	b := make([]byte, 0, len(idPrefix)+len(id)+9)
 	return append(append(append(b, idPrefix...), id...), 0)
+}
+
+// dayKey is the key of the sum of the day that ms is in, and monthKey of what
+// was folded into the month of a day key.
+func dayKey(b []byte, ms uint64) []byte {
+	return time.UnixMilli(int64(ms)).UTC().AppendFormat(append(b, dayPrefix...), dayFormat)
+}
+
+func monthKey(day []byte) []byte {
+	month := day[len(dayPrefix):min(len(day), monthKeyLen)]
+	return append([]byte(monthPrefix), month...)
 }
 
 func deadKey(gen uint32, seq uint64) []byte {

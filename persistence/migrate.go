@@ -1,22 +1,27 @@
 package persistence
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/dgraph-io/badger/v4"
 )
 
-// migrate brings a database of layout 1 to this one: every rollup is counted
+// migrate brings a database of an older layout to this one: every sum is counted
 // anew from its rows, since an old one does not say what the new counters would.
-// The rows stay as they are. It takes about 20 µs a row and memory for one hour.
+// The rows stay as they are. It takes about 20 µs a row and memory for one hour,
+// and for each run and batch.
 //
-// The layout is written with the last rollups, and each rollup whole, so a
-// process that dies meanwhile leaves a database that the next Open counts again.
+// The layout is written with the last sums, and each sum whole, so a process that
+// dies meanwhile leaves a database that the next Open counts again.
 // Every transaction writes the cursor, as Apply's do: see unbroken.
 func (s *Store) migrate() error {
 	s.log.Info("usage database: counting its sums anew for a new layout; this takes some seconds per 100,000 records", "dir", s.dir, "layout", schema)
 	return s.write(func() error {
-		m := &migration{s: s, rows: s.db.NewTransaction(false), sums: map[resolution]*bucket{}}
+		m := &migration{
+			s: s, rows: s.db.NewTransaction(false), sums: map[resolution]*bucket{},
+			day: map[string]*spend{}, runs: map[string]*spend{},
+		}
 		defer m.rows.Discard()
 		if err := m.begin(); err != nil {
 			return err
@@ -30,17 +35,19 @@ func (s *Store) migrate() error {
 	})
 }
 
-// migration reads one moment's rows and writes their rollups.
+// migration reads one moment's rows and writes their sums.
 type migration struct {
 	s     *Store
 	rows  *badger.Txn
 	sums  map[resolution]*bucket
-	count int // of rows
-	stale int // rollups that had no row
+	day   map[string]*spend // the day of the last row, by its key
+	runs  map[string]*spend // runs and batches, by their keys
+	count int               // of rows
+	stale int               // rollups that had no row
 
-	txn          *badger.Txn
-	puts, size   int64 // what txn holds, by Badger's measure
-	cursor, name []byte
+	txn        *badger.Txn
+	puts, size int64 // what txn holds, by Badger's measure
+	cursor     []byte
 }
 
 // bucket has the sums of one minute or hour.
@@ -68,6 +75,9 @@ func (m *migration) run() error {
 			return err
 		}
 	}
+	if err := errors.Join(m.flushSpends(m.day), m.flushSpends(m.runs)); err != nil {
+		return err
+	}
 	if err := m.dropStale(); err != nil {
 		return err
 	}
@@ -87,7 +97,9 @@ func (m *migration) row(item *badger.Item) error {
 		return fmt.Errorf("usage database: row %x: %w", item.Key(), err)
 	}
 	m.count++
-	m.name = row.names.appendSeries(m.name[:0])
+	if err := m.addSpend(row); err != nil {
+		return err
+	}
 	for _, r := range resolutions {
 		minute := row.minute() - row.minute()%r.minutes
 		b := m.sums[r]
@@ -97,8 +109,35 @@ func (m *migration) row(item *badger.Item) error {
 			}
 			b.minute = minute
 		}
-		addTo(b.series, string(m.name), &row.counts)
+		row.addTo(b.series)
 	}
+	return nil
+}
+
+// addSpend counts a row among the sums of its day, its run and its batch.
+func (m *migration) addSpend(row *measured) error {
+	for i, key := range row.spendKeys() {
+		sums := m.runs
+		if i == 0 {
+			sums = m.day
+			if sums[key] == nil { // another day than the last row's
+				if err := m.flushSpends(sums); err != nil {
+					return err
+				}
+			}
+		}
+		addTo(sums, key, &row.spend)
+	}
+	return nil
+}
+
+func (m *migration) flushSpends(sums map[string]*spend) error {
+	for key, sum := range sums {
+		if err := m.set([]byte(key), sum.encode()); err != nil {
+			return err
+		}
+	}
+	clear(sums)
 	return nil
 }
 
@@ -199,12 +238,5 @@ func (m *migration) commit() error {
 	if err := m.txn.Set([]byte(cursorKey), m.cursor); err != nil {
 		return fmt.Errorf("usage database: writing: %w", err)
 	}
-	if err := m.s.fail(false); err != nil {
-		return err
-	}
-	if err := m.txn.Commit(); err != nil {
-		m.s.broken.Store(true)
-		return fmt.Errorf("%w: %w", ErrBroken, err)
-	}
-	return m.s.fail(true)
+	return m.s.commit(m.txn)
 }

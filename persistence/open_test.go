@@ -95,7 +95,7 @@ func TestNewerLayout(t *testing.T) {
 	if err := errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	mustRefuse(t, dir, Other, "layout 3", "layout 2")
+	mustRefuse(t, dir, Other, fmt.Sprint("layout ", schema+1), fmt.Sprint("layout ", schema))
 }
 
 // The folder of someone else's Badger database is not taken for ours.

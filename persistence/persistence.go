@@ -5,7 +5,8 @@
 // The stream is the log and this is its projection. One transaction writes the
 // rows of a batch, the sums they change and the stream sequence, so a crash
 // repeats a batch wholly or not at all, and a folder that is lost or moved away
-// is rebuilt by reading the stream again. Keys, integers big-endian:
+// is rebuilt by reading the stream again, but for the small states, which have
+// nothing to do with it. Keys, integers big-endian:
 //
 //	m/schema                                  layout version
 //	m/cursor                                  stream identity, its generation, last sequence
@@ -14,6 +15,9 @@
 //	i/<id> 0 <ms>                             version byte, then <ms><gen><seq> of the row
 //	r/<m|h>/<minute>/<provider>/<process>/<model>  sums of a minute or an hour
 //	d/<gen><seq>                              a record that could not be read
+//	s/<r|b|d|m>/<run|batch|day|month>         sums of spending (spend.go)
+//	m/pruned                                  up to when sums of runs may be gone (prune.go)
+//	k/<key>                                   a small state of the node (states.go)
 //
 // ms is the record's timestamp in milliseconds since 1970, UTC; minute the start
 // of the rollup in minutes since 1970, UTC; gen counts the stream identities
@@ -70,9 +74,10 @@ type Options struct {
 	SyncWrites bool
 }
 
-// Store is the open database. Cursor, Summary, Recent, Get and Verify may be
-// called concurrently with each other and with Apply, and see whole
-// transactions only; Apply, GC and Close are for one owner.
+// Store is the open database. Cursor, Summary, Spent, Recent, Get, States and
+// Verify may be called concurrently with each other and with Apply, and see whole
+// transactions only; SaveStates may be called beside Apply, which it waits for;
+// Apply, GC and Close are for one owner.
 type Store struct {
 	db  *badger.DB
 	dir string // "" in memory
@@ -84,6 +89,7 @@ type Store struct {
 	readers   sync.RWMutex  // read-held by every reader: Badger's Close takes the pages away
 	writer    chan struct{} // holds one value while Apply works
 	packer    packer        // the writer's
+	pruneFrom []byte        // the writer's: where prune goes on, nil = at the beginning
 	broken    atomic.Bool
 
 	maxCount, maxBytes int64 // what one transaction may hold
@@ -235,24 +241,31 @@ func (s *Store) isClosing() bool {
 	}
 }
 
-// GC gives back space in Badger's value log. It is cheap, may be called at any
-// time and is meant to be called hourly; nothing to do is no error.
+// GC forgets old sums of spending (of runs and batches 90 days after their last
+// record; days after 400 days, of which their months keep the sum) and gives back
+// space in Badger's value log. It is cheap, may be called at any time and is meant
+// to be called hourly; nothing to do is no error. What is too much for once is
+// done by later calls.
 func (s *Store) GC() error {
+	return s.write(func() error {
+		return errors.Join(s.prune(time.Now()), s.collect())
+	})
+}
+
+func (s *Store) collect() error {
 	if s.dir == "" {
 		return nil
 	}
-	return s.write(func() error {
-		for {
-			err := s.db.RunValueLogGC(0.5)
-			switch {
-			case err == nil:
-				continue // there may be more
-			case errors.Is(err, badger.ErrNoRewrite), errors.Is(err, badger.ErrRejected):
-				return nil
-			}
-			return fmt.Errorf("usage database: value log: %w", err)
+	for {
+		err := s.db.RunValueLogGC(0.5)
+		switch {
+		case err == nil:
+			continue // there may be more
+		case errors.Is(err, badger.ErrNoRewrite), errors.Is(err, badger.ErrRejected):
+			return nil
 		}
-	})
+		return fmt.Errorf("usage database: value log: %w", err)
+	}
 }
 
 // view runs fn on a consistent snapshot.

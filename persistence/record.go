@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/sluice-llm/sluice/subjects"
@@ -27,8 +28,22 @@ type measured struct {
 	ms     uint64
 	names  names
 	counts counters
+	tries  []try  // that failed while a later one gave the outcome
 	data   []byte // JSON
+
+	run, batch string // "" = none
+	spend      spend  // of the record and its tries
 }
+
+// try is what tries at one provider and model used.
+type try struct {
+	names  names
+	counts counters
+}
+
+// maxTries bounds the sums that the tries of one record have, so that a record
+// fits a transaction. The tokens of all others are those of "unknown".
+const maxTries = 32
 
 func (m *measured) minute() int64 { return int64(m.ms / 60_000) }
 
@@ -55,19 +70,74 @@ func measure(data []byte, r *subjects.UsageRecord) (*measured, error) {
 	if n := len(r.ID); n == 0 || n > subjects.MaxRecordID {
 		return nil, fmt.Errorf("the record's id has %d bytes, not 1 to %d", n, subjects.MaxRecordID)
 	}
-	return &measured{
+	m := &measured{
 		id:     r.ID,
 		ms:     uint64(min(max(r.Timestamp.UnixMilli(), 0), maxTime)),
 		names:  names{cutName(r.Provider), cutName(r.Process), cutName(r.Model)},
 		counts: countersOf(r),
 		data:   data,
-	}, nil
+		run:    cut(r.RunID),
+		batch:  cut(r.BatchID),
+	}
+	m.spend = spend{calls: 1, last: m.ms}
+	m.spend.count(r.Subscription, &m.counts)
+	for i := range r.AttemptTrail {
+		if a := &r.AttemptTrail[i]; a.Spent != nil {
+			m.addTry(a.Provider, a.Spent)
+		}
+	}
+	return m, nil
+}
+
+// addTo adds the record and its tries to the sums of a minute or an hour.
+func (m *measured) addTo(series map[string]*counters) {
+	addTo(series, string(m.names.appendSeries(nil)), &m.counts)
+	for i := range m.tries {
+		addTo(series, string(m.tries[i].names.appendSeries(nil)), &m.tries[i].counts)
+	}
+}
+
+// spendKeys are the keys of the sums of spending that the record is in: its day's
+// first.
+func (m *measured) spendKeys() []string {
+	keys := []string{string(dayKey(nil, m.ms))}
+	if m.run != "" {
+		keys = append(keys, runPrefix+m.run)
+	}
+	if m.batch != "" {
+		keys = append(keys, batchPrefix+m.batch)
+	}
+	return keys
+}
+
+// addTry counts what a failed try spent under its own provider and model.
+func (m *measured) addTry(provider string, spent *subjects.Spent) {
+	c := countersOfTry(spent)
+	m.spend.count(spent.Subscription, &c)
+	n := names{cutName(provider), m.names.process, cutName(spent.Model)}
+	at := slices.IndexFunc(m.tries, func(t try) bool { return t.names == n })
+	switch {
+	case at < 0 && len(m.tries) == maxTries-1:
+		n.provider, n.model = unnamed, unnamed
+		fallthrough
+	case at < 0 && len(m.tries) < maxTries-1:
+		at = len(m.tries)
+		m.tries = append(m.tries, try{names: n})
+	case at < 0:
+		at = maxTries - 1
+	}
+	m.tries[at].counts.add(&c)
 }
 
 func cutName(s string) string {
 	if s == "" {
 		return unnamed
 	}
+	return cut(s)
+}
+
+// cut is s, of which no more than subjects.MaxName bytes are left.
+func cut(s string) string {
 	if len(s) <= subjects.MaxName {
 		return s
 	}

@@ -43,17 +43,17 @@ func (s *Store) Summary(q subjects.UsageQuery, now time.Time) (*subjects.UsageSu
 type adder struct {
 	w        window
 	series   map[string]*series // by encoded names
-	touched  []*series          // those with calls in the bucket being added
+	touched  []*series          // those with a rollup in the bucket being added
 	bucket   counters
 	timeline []subjects.UsageBucket
 }
 
 // series is one combination of names.
 type series struct {
-	names  names
-	total  counters
-	calls  int64 // in the bucket being added
-	tokens int64 // in the bucket being added
+	names   names
+	total   counters
+	touched bool  // in the bucket being added
+	tokens  int64 // in the bucket being added
 }
 
 func newAdder(w window) *adder {
@@ -100,10 +100,10 @@ func (a *adder) add(seriesKey []byte, c *counters) error {
 		s = &series{names: n}
 		a.series[string(seriesKey)] = s
 	}
-	if s.calls == 0 {
+	if !s.touched {
+		s.touched = true
 		a.touched = append(a.touched, s)
 	}
-	s.calls = addSaturated(s.calls, c[cCalls])
 	s.tokens = addSaturated(s.tokens, c[cTotal])
 	s.total.add(c)
 	a.bucket.add(c)
@@ -119,7 +119,7 @@ func (a *adder) endBucket(from int64) {
 		b.ByProvider[s.names.provider] = addSaturated(b.ByProvider[s.names.provider], s.tokens)
 		b.ByProcess[s.names.process] = addSaturated(b.ByProcess[s.names.process], s.tokens)
 		b.ByModel[s.names.model] = addSaturated(b.ByModel[s.names.model], s.tokens)
-		s.calls, s.tokens = 0, 0
+		s.touched, s.tokens = false, 0
 	}
 	a.timeline = append(a.timeline, b)
 	a.touched, a.bucket = a.touched[:0], counters{}
@@ -140,15 +140,6 @@ func (a *adder) summary() *subjects.UsageSummary {
 		ByProvider: shares(providers, &total), ByProcess: shares(processes, &total), ByModel: shares(models, &total),
 		Timeline: a.timeline,
 	}
-}
-
-func addTo(sums map[string]*counters, name string, c *counters) {
-	sum := sums[name]
-	if sum == nil {
-		sum = &counters{}
-		sums[name] = sum
-	}
-	sum.add(c)
 }
 
 // shares lists a breakdown by falling total tokens, then by name. Shares are of

@@ -13,12 +13,13 @@ const maxDifferences = 10
 
 // Verify counts everything again: every row is read, is indexed by its id and time
 // exactly once and not after the cursor, there are as many as were applied, and
-// every rollup is the sum of its rows. It returns the first differences, or nil.
-// It takes about 20 µs a row and memory for one hour; Apply may go on meanwhile.
+// every sum is that of its rows, as far as GC has not forgotten it. It returns the
+// first differences, or nil. It takes about 20 µs a row and memory for one hour,
+// and for each run, batch and day; Apply may go on meanwhile.
 func (s *Store) Verify() error { return s.verify(true) }
 
 func (s *Store) verify(sums bool) error {
-	v := &verifier{closing: s.isClosing, sums: sums}
+	v := &verifier{closing: s.isClosing, sums: sums, spends: map[string]*rowSum{}}
 	if err := s.view(v.run); err != nil {
 		return err
 	}
@@ -32,12 +33,13 @@ var errDifferences = errors.New("differences")
 
 type verifier struct {
 	closing func() bool
-	sums    bool // compare the rollups, too
+	sums    bool // compare the sums, too
 	txn     *badger.Txn
 	cur     cursor
 	found   []error
 	count   int
 	audits  []*audit
+	spends  map[string]*rowSum // by key
 }
 
 func (v *verifier) differ(format string, args ...any) {
@@ -67,6 +69,11 @@ func (v *verifier) run(txn *badger.Txn) (err error) {
 	}
 	for _, a := range v.audits {
 		a.finish()
+	}
+	if v.sums {
+		if err := v.compareSpends(); err != nil {
+			return err
+		}
 	}
 	if ids := v.countKeys(idPrefix); ids != rows || rows != v.cur.rows {
 		v.differ("%d rows and %d ids, and there should be %d", rows, ids, v.cur.rows)
@@ -122,6 +129,9 @@ func (v *verifier) row(ref rowRef, value []byte) error {
 	for _, a := range v.audits {
 		a.add(m)
 	}
+	if v.sums {
+		v.addSpend(m)
+	}
 	return nil
 }
 
@@ -156,7 +166,6 @@ type audit struct {
 	it     *badger.Iterator
 	minute int64
 	want   map[string]*counters // of the bucket that starts at minute
-	series []byte
 }
 
 func (a *audit) add(m *measured) {
@@ -165,8 +174,7 @@ func (a *audit) add(m *measured) {
 		a.flush()
 		a.minute = minute
 	}
-	a.series = m.names.appendSeries(a.series[:0])
-	addTo(a.want, string(a.series), &m.counts)
+	m.addTo(a.want)
 }
 
 // flush compares the rollups up to and with the bucket at a.minute.
@@ -211,4 +219,78 @@ func (a *audit) name(minute int64, series []byte) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%c of %s, %q", a.res.letter, timeOf(minute).Format("2006-01-02T15:04Z"), series)
 	return b.String()
+}
+
+// rowSum is what rows say of a sum of spending.
+type rowSum struct {
+	spend
+
+	first uint64 // the oldest row, in milliseconds since 1970
+}
+
+func (v *verifier) addSpend(m *measured) {
+	for _, key := range m.spendKeys() {
+		want := v.spends[key]
+		if want == nil {
+			want = &rowSum{first: m.ms} // rows come by time
+			v.spends[key] = want
+		}
+		want.add(&m.spend)
+	}
+}
+
+// compareSpends compares the sums of spending with the rows. Days may have left
+// their own sums for their month's, and together they are exact; a run or a batch
+// that has rows before the last pruning may have begun anew.
+func (v *verifier) compareSpends() error {
+	pruned, err := readPruned(v.txn)
+	if err != nil {
+		return err
+	}
+	months := map[string]*spend{} // stored
+	if err := eachSpend(v.txn, []byte(spendPrefix), func(k []byte, got *spend) bool {
+		key := string(k)
+		day := strings.HasPrefix(key, dayPrefix)
+		if day || strings.HasPrefix(key, monthPrefix) {
+			addTo(months, string(monthKey(k)), got)
+		}
+		want := v.spends[key]
+		switch {
+		case strings.HasPrefix(key, monthPrefix):
+			return true
+		case want == nil:
+			v.differ("the sum %q has no rows", key)
+		case *got != want.spend && !(got.within(&want.spend) && (day || want.first < pruned)):
+			v.differ("the sum %q is %+v and its rows are %+v", key, *got, want.spend)
+		}
+		if want != nil && !day {
+			delete(v.spends, key)
+		}
+		return true
+	}); err != nil {
+		return err
+	}
+	v.missingSpends(months, pruned)
+	return nil
+}
+
+// missingSpends compares what is left when the stored sums have been seen.
+func (v *verifier) missingSpends(months map[string]*spend, pruned uint64) {
+	want := map[string]*spend{}
+	for key, rows := range v.spends {
+		if strings.HasPrefix(key, dayPrefix) {
+			addTo(want, string(monthKey([]byte(key))), &rows.spend)
+		} else if rows.first >= pruned {
+			v.differ("the sum %q is missing", key)
+		}
+	}
+	for key, rows := range want {
+		if got := months[key]; got == nil || *got != *rows {
+			v.differ("the sums of the month %q are %+v and its rows are %+v", key, got, *rows)
+		}
+		delete(months, key)
+	}
+	for key := range months {
+		v.differ("the sums of the month %q have no rows", key)
+	}
 }

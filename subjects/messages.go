@@ -447,15 +447,16 @@ type UsageTotals struct {
 	// the same call gave its outcome: they are in the sums above, under the
 	// provider and model of the try, and in no record's own tokens.
 	RetriedTokens int64 `json:"retriedTokens"`
-	// Estimated counts the calls whose tokens are estimates.
+	// Estimated counts the calls, and the tries of RetriedTokens, whose tokens are
+	// estimates.
 	Estimated int64 `json:"estimated"`
-	// CostUSD and SavedUSD are sums of what is known: the calls that the next
-	// fields count are not in them.
+	// CostUSD and SavedUSD are sums of what is known: what the next fields count is
+	// not in them.
 	CostUSD  USD `json:"costUsd"`
 	SavedUSD USD `json:"savedUsd"`
-	// Unpriced counts the calls whose cost is not known, UnpricedTokens their
-	// total tokens, and SavedUnknown the calls on a subscription for which it is
-	// not known what they saved.
+	// Unpriced counts the calls, and the tries of RetriedTokens, whose cost is not
+	// known, UnpricedTokens their total tokens, and SavedUnknown the calls on a
+	// subscription for which it is not known what they saved.
 	Unpriced       int64   `json:"unpriced"`
 	UnpricedTokens int64   `json:"unpricedTokens"`
 	SavedUnknown   int64   `json:"savedUnknown"`
