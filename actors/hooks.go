@@ -62,9 +62,9 @@ type verdict struct {
 	// unclassified says that there is a classifier and its word is not known: the
 	// content is then to be kept out of previews, whatever onError is.
 	unclassified bool
-	// localOnly lets the call go to local providers only; it is the text for
-	// people, "" = no such rule.
-	localOnly string
+	// localOnly lets the call go to local providers only, freeOnly to those that
+	// cost nothing; each is the text for people, "" = no such rule.
+	localOnly, freeOnly string
 	// err ends the call.
 	err *subjects.Error
 }
@@ -84,7 +84,7 @@ type hookRules struct {
 	mock        hookRule[hooks.MockService]
 	budget      hookRule[hooks.BudgetTracker]
 	sensitivity hookRule[hooks.SensitivityClassifier]
-	fallback    bool // over budget: local providers, in place of an error
+	fallback    bool // over budget: what costs nothing, in place of an error
 }
 
 // newHookDesk starts a desk. close ends it.
@@ -251,7 +251,7 @@ func overBudget(a *hooks.BudgetAnswer, fallback bool) verdict {
 		text += ": " + why
 	}
 	if fallback {
-		return verdict{localOnly: text}
+		return verdict{freeOnly: text}
 	}
 	return verdict{err: subjects.Errorf(subjects.KindBudgetExceeded, "%s", text)}
 }

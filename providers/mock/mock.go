@@ -21,16 +21,23 @@
 //
 // Durations are Go's ("250ms", "1.5s"), at most an hour. latency alone is
 // waited for before an error, too. failAfter without error is PROVIDER_ERROR.
+//
+// A mock service (package hooks), where there is one, writes the answer in place
+// of all that; latency, tokens and errors stay as they are told. It is not asked
+// for a tool call that the request insists on, nor for a try that fails without
+// a word.
 package mock
 
 import (
 	"context"
+	"errors"
 	"hash/fnv"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice/config"
+	"github.com/sluice-llm/sluice/hooks"
 	"github.com/sluice-llm/sluice/providers"
 	"github.com/sluice-llm/sluice/subjects"
 	"github.com/sluice-llm/sluice/wire"
@@ -43,15 +50,18 @@ const capabilities = wire.NeedTools | wire.NeedToolChoice | wire.NeedImages | wi
 // Provider is the mock. It keeps no state: which of a call's tries fail is
 // counted by the try's own number.
 type Provider struct {
+	id        string
 	behaviour config.Mock
+	service   hooks.MockService
 }
 
 var _ providers.Provider = (*Provider)(nil)
 
-// New makes the mock of a configuration entry; without one of its own the
-// default behaviour answers at once.
-func New(cfg *config.Provider) *Provider {
-	p := &Provider{}
+// New makes the mock of a configuration entry, whatever its id and account are;
+// without a behaviour of its own it answers at once. service writes the answers;
+// nil = there is none.
+func New(cfg *config.Provider, service hooks.MockService) *Provider {
+	p := &Provider{id: cfg.ID, service: service}
 	if cfg.Mock != nil {
 		p.behaviour = *cfg.Mock
 	}
@@ -66,7 +76,7 @@ func (p *Provider) Check(context.Context) error { return nil }
 
 // Complete implements providers.Provider.
 func (p *Provider) Complete(ctx context.Context, job *providers.Job) (*wire.Response, error) {
-	a, err := p.prepare(job)
+	a, err := p.prepare(ctx, job)
 	if err != nil {
 		return nil, err
 	}
@@ -84,17 +94,17 @@ func (p *Provider) Complete(ctx context.Context, job *providers.Job) (*wire.Resp
 
 // Stream implements providers.Provider.
 func (p *Provider) Stream(ctx context.Context, job *providers.Job, yield func(*wire.Event) error) (*wire.Response, error) {
-	a, err := p.prepare(job)
+	a, err := p.prepare(ctx, job)
 	if err != nil {
 		return nil, err
 	}
 	if err := wait(ctx, a.Latency); err != nil {
 		return nil, err
 	}
-	fails := a.fails(job.Attempt)
-	if fails && a.FailAfterChunks == 0 {
+	if a.wordless(job.Attempt) {
 		return nil, a.failure()
 	}
+	fails := a.fails(job.Attempt)
 	resp := a.response()
 	for i, piece := range a.pieces() {
 		if fails && i == a.FailAfterChunks {
@@ -125,6 +135,7 @@ func partial(resp *wire.Response) *wire.Response {
 // answer is what the mock will do with one job.
 type answer struct {
 	config.MockBehaviour
+	id     string
 	model  string
 	text   string
 	calls  []subjects.ToolCall
@@ -132,7 +143,7 @@ type answer struct {
 	input  int64
 }
 
-func (p *Provider) prepare(job *providers.Job) (*answer, error) {
+func (p *Provider) prepare(ctx context.Context, job *providers.Job) (*answer, error) {
 	b, err := p.behaviourFor(job.Request.Head.Task)
 	if err != nil {
 		return nil, err
@@ -141,20 +152,28 @@ func (p *Provider) prepare(job *providers.Job) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{MockBehaviour: b, model: job.Model, finish: subjects.FinishStop, input: job.Request.EstimateInput()}
-	a.write(chat)
+	a := &answer{MockBehaviour: b, id: p.id, model: job.Model, finish: subjects.FinishStop, input: job.Request.EstimateInput()}
+	sum := hash(chat)
+	if tool, ok := demandedTool(chat); ok {
+		a.calls = []subjects.ToolCall{{ID: "call_" + sum, Name: tool, Arguments: `{"mock":"` + sum + `"}`}}
+		a.finish = subjects.FinishToolCalls
+		return a, nil
+	}
+	a.write(chat, sum)
+	if p.service != nil && !a.wordless(job.Attempt) {
+		if err := p.ask(ctx, job, a); err != nil {
+			return nil, err
+		}
+	}
+	if chat.MaxTokens != nil {
+		a.cut(*chat.MaxTokens)
+	}
 	return a, nil
 }
 
-// write makes the answer: a tool call where one is demanded, JSON where that
-// is, else a sentence with the prompt's hash.
-func (a *answer) write(chat *wire.Chat) {
-	sum := hash(chat)
-	if name, ok := demandedTool(chat); ok {
-		a.calls = []subjects.ToolCall{{ID: "call_" + sum, Name: name, Arguments: `{"mock":"` + sum + `"}`}}
-		a.finish = subjects.FinishToolCalls
-		return
-	}
+// write makes the text: JSON where that is demanded, else a sentence with the
+// prompt's hash.
+func (a *answer) write(chat *wire.Chat, sum string) {
 	switch {
 	case a.Content != "":
 		a.text = a.Content
@@ -163,9 +182,29 @@ func (a *answer) write(chat *wire.Chat) {
 	default:
 		a.text = "This is the mock's answer " + sum + " to a prompt of " + strconv.FormatInt(a.input, 10) + " tokens."
 	}
-	if chat.MaxTokens != nil {
-		a.cut(*chat.MaxTokens)
+}
+
+// ask lets the service write the text.
+func (p *Provider) ask(ctx context.Context, job *providers.Job, a *answer) error {
+	h := &job.Request.Head
+	req := &hooks.MockRequest{
+		CallID: job.CallID, Process: h.Process, Task: taskName(h.Task), Tier: job.Tier, Class: job.Class,
+		AgentID: h.AgentID, RunID: h.RunID, Model: job.Model,
 	}
+	var err error
+	if req.Text, req.Truncated, _, err = job.Request.Texts(hooks.MaxText); err != nil {
+		return err
+	}
+	text, err := p.service.MockResponse(ctx, req)
+	switch {
+	case err == nil:
+		a.text = text
+	case !errors.Is(err, hooks.ErrBuiltIn):
+		e := *subjects.AsError(err)
+		e.Provider = p.id
+		return &e
+	}
+	return nil
 }
 
 // cut bounds the answer to so many tokens, at four bytes each.
@@ -227,9 +266,12 @@ func (a *answer) fails(attempt int) bool {
 	return a.Error != "" && (a.Errors == 0 || attempt < a.Errors)
 }
 
+// wordless reports whether a try fails before its answer begins.
+func (a *answer) wordless(attempt int) bool { return a.fails(attempt) && a.FailAfterChunks == 0 }
+
 func (a *answer) failure() error {
 	e := subjects.Errorf(a.Error, "the mock was told to fail")
-	e.Provider = "mock"
+	e.Provider = a.id
 	e.RetryAfter = a.RetryAfter
 	return e
 }

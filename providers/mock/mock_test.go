@@ -33,7 +33,7 @@ func job(t testing.TB, body string) *providers.Job {
 
 func task(t testing.TB, name string) *providers.Job { return job(t, `{`+hi+`,"task":"`+name+`"}`) }
 
-func plain() *Provider { return New(&config.Provider{ID: "mock"}) }
+func plain() *Provider { return New(&config.Provider{ID: "mock"}, nil) }
 
 func complete(t *testing.T, p *Provider, j *providers.Job) *wire.Response {
 	t.Helper()
@@ -100,7 +100,7 @@ func TestBehaviourOfTasks(t *testing.T) {
 	p := New(&config.Provider{Mock: &config.Mock{
 		Default: config.MockBehaviour{Content: "default", InputTokens: 5},
 		Tasks:   map[string]config.MockBehaviour{"slow": {Content: "slow one", OutputTokens: 9}},
-	}})
+	}}, nil)
 	for name, want := range map[string]string{
 		"":                        "default",
 		"git_history_analysis":    "default",

@@ -22,8 +22,7 @@ var settings = []string{"latency", "pace", "chunks", "in", "out", "content", "er
 // behaviourFor finds the behaviour for a task: the configuration's for its
 // name, with the settings that the task itself has laid over.
 func (p *Provider) behaviourFor(task string) (config.MockBehaviour, error) {
-	name, own, has := strings.Cut(" "+task, " "+prefix)
-	name = strings.TrimSpace(name)
+	name, own, has := cutTask(task)
 	b, ok := p.behaviour.Tasks[name]
 	if !ok {
 		b = p.behaviour.Default
@@ -37,6 +36,17 @@ func (p *Provider) behaviourFor(task string) (config.MockBehaviour, error) {
 		b.Error = subjects.KindProvider
 	}
 	return b, nil
+}
+
+// cutTask parts a task's name from the settings after it.
+func cutTask(task string) (name, own string, has bool) {
+	name, own, has = strings.Cut(" "+task, " "+prefix)
+	return strings.TrimSpace(name), own, has
+}
+
+func taskName(task string) string {
+	name, _, _ := cutTask(task)
+	return name
 }
 
 // parse reads "key=value,key=value" over b.

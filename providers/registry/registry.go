@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/sluice-llm/sluice/config"
+	"github.com/sluice-llm/sluice/hooks"
 	"github.com/sluice-llm/sluice/providers"
 	"github.com/sluice-llm/sluice/providers/anthropic"
 	"github.com/sluice-llm/sluice/providers/claudecode"
@@ -31,6 +32,8 @@ type Options struct {
 	Transport http.RoundTripper
 	// Version is the program's version, for the user agent; "" = "dev".
 	Version string
+	// Mock writes the answers of the mock provider; nil = they are built in.
+	Mock hooks.MockService
 }
 
 type maker func(*config.Provider, Options) providers.Provider
@@ -52,7 +55,7 @@ var build = map[string]maker{
 	"gemini":          over(gemini.New),
 	"github-models":   over(githubmodels.New),
 	"groq":            over(groq.New),
-	"mock":            func(c *config.Provider, _ Options) providers.Provider { return mock.New(c) },
+	config.KindMock:   func(c *config.Provider, o Options) providers.Provider { return mock.New(c, o.Mock) },
 	"ollama":          over(ollama.New),
 	"openai":          over(openai.New),
 	"proxy":           over(proxy.New),

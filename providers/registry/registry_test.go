@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-llm/sluice/config"
+	"github.com/sluice-llm/sluice/hooks"
 	"github.com/sluice-llm/sluice/providers"
 	"github.com/sluice-llm/sluice/subjects"
 	"github.com/sluice-llm/sluice/wire"
@@ -84,6 +86,32 @@ func TestOptionsReachTheProviders(t *testing.T) {
 	made := New(cfg, Options{Version: "9.9"})
 	defer Close(made)
 	if _, err := made["custom"].Complete(t.Context(), hi(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// fixed is a mock service with one answer.
+type fixed string
+
+func (f fixed) MockResponse(context.Context, *hooks.MockRequest) (string, error) {
+	return string(f), nil
+}
+
+// TestMockUnderAnyName: a demo has the mock stand in for other accounts.
+func TestMockUnderAnyName(t *testing.T) {
+	cfg := &config.Config{Providers: map[string]*config.Provider{
+		"mock": {ID: "mock", Kind: config.KindMock},
+		"claude-code": {
+			ID: "claude-code", Kind: config.KindMock, Account: subjects.SubscriptionMax,
+			Mock: &config.Mock{Default: config.MockBehaviour{Error: subjects.KindQuotaExhausted}},
+		},
+	}}
+	made := New(cfg, Options{Mock: fixed("by the hook")})
+	if resp, err := made["mock"].Complete(t.Context(), hi(t)); err != nil || resp.Text != "by the hook" {
+		t.Errorf("%+v, %v", resp, err)
+	}
+	_, err := made["claude-code"].Complete(t.Context(), hi(t))
+	if e := subjects.AsError(err); e == nil || e.Kind != subjects.KindQuotaExhausted || e.Provider != "claude-code" {
 		t.Error(err)
 	}
 }
