@@ -26,7 +26,10 @@ type grammar struct {
 	Providers providersCmd `cmd:"" group:"look" help:"List the providers, what they can do, and why each is (un)available."`
 	Usage     usageCmd     `cmd:"" group:"look" help:"Show what was used: tokens, shares, cost."`
 	Events    eventsCmd    `cmd:"" group:"look" help:"Follow the node's events, one line each."`
-	Quota     quotaCmd     `cmd:"" group:"look" help:"Subscription quotas (not built yet)."`
+	Quota     quotaCmd     `cmd:"" group:"look" help:"Show what is left of the accounts' quotas, or forget that one ran out."`
+	Metrics   metricsCmd   `cmd:"" group:"look" help:"Show what the node counts in memory: attempts by provider, and the cache."`
+	Cache     cacheCmd     `cmd:"" group:"look" help:"The kept answers."`
+	Reload    reloadCmd    `cmd:"" group:"look" help:"Make the node read its configuration now."`
 	Top       topCmd       `cmd:"" group:"look" help:"Live view of pools and calls (not built yet)."`
 	Version   versionCmd   `cmd:"" group:"look" help:"Print the version."`
 }

@@ -194,6 +194,11 @@ func (f *clientFlags) query(ctx context.Context, a *app, name, subject string, i
 		return nil, err
 	}
 	defer c.close()
+	return c.query(ctx, subject, in)
+}
+
+// query asks one question over a connection that is there.
+func (c *conn) query(ctx context.Context, subject string, in any) (_ []byte, err error) {
 	m := &subjects.Msg{Subject: subject}
 	if in != nil {
 		if m.Data, err = json.Marshal(in); err != nil {
@@ -221,11 +226,19 @@ func (f *clientFlags) ask(ctx context.Context, a *app, name, subject string, in,
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(data, out); err != nil {
-		return failf(subjects.KindProvider, "the answer to %s is not what this version of sluice knows", subject)
+	if err := read(subject, data, out); err != nil {
+		return err
 	}
 	if a.json {
 		a.printJSON(data)
+	}
+	return nil
+}
+
+// read reads an answer into out.
+func read(subject string, data []byte, out any) error {
+	if err := json.Unmarshal(data, out); err != nil {
+		return failf(subjects.KindProvider, "the answer to %s is not what this version of sluice knows", subject)
 	}
 	return nil
 }

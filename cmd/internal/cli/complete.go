@@ -15,18 +15,22 @@ import (
 
 // completeCmd makes one call.
 type completeCmd struct {
-	Prompt   string        `arg:"" help:"What to ask; - reads it from stdin."`
-	Class    string        `enum:"interactive,ingestion" default:"interactive" placeholder:"CLASS" help:"Who is waiting: interactive (a person) or ingestion (a batch)."`
-	Tier     string        `placeholder:"TIER" help:"How hard it is: fast, standard or premium."`
-	Task     string        `placeholder:"NAME" help:"Name of the task; it decides the tier where --tier does not."`
-	Process  string        `placeholder:"NAME" envar:"SLUICE_PROCESS" help:"Who is calling, for the usage log."`
-	Provider string        `placeholder:"ID" help:"Account to try first."`
-	Model    string        `placeholder:"MODEL" help:"Model: provider/model, a tier, auto, or a known id."`
-	System   string        `placeholder:"TEXT" help:"System prompt."`
-	Timeout  time.Duration `placeholder:"DURATION" usual:"the node's" help:"Deadline of the whole call, such as 90s."`
-	CallID   string        `name:"call-id" placeholder:"ID" help:"Id of the call; the same id within two minutes is the same call."`
-	Stream   bool          `help:"Print the answer as it comes."`
-	JSON     bool          `help:"Print the result as JSON; with --stream one event a line."`
+	Prompt     string        `arg:"" help:"What to ask; - reads it from stdin."`
+	Class      string        `enum:"interactive,ingestion" default:"interactive" placeholder:"CLASS" help:"Who is waiting: interactive (a person) or ingestion (a batch)."`
+	Tier       string        `placeholder:"TIER" help:"How hard it is: fast, standard or premium."`
+	Task       string        `placeholder:"NAME" help:"Name of the task; it decides the tier where --tier does not."`
+	Process    string        `placeholder:"NAME" envar:"SLUICE_PROCESS" help:"Who is calling, for the usage log."`
+	Provider   string        `placeholder:"ID" help:"Account to try first."`
+	Model      string        `placeholder:"MODEL" help:"Model: provider/model, a tier, auto, or a known id."`
+	System     string        `placeholder:"TEXT" help:"System prompt."`
+	Timeout    time.Duration `placeholder:"DURATION" usual:"the node's" help:"Deadline of the whole call, such as 90s."`
+	SkipCache  bool          `help:"Neither take the answer from the cache nor keep it there."`
+	CacheScope string        `placeholder:"NAME" help:"Share the answer only with those who name the same scope."`
+	RunID      string        `name:"run" placeholder:"ID" help:"Run whose cost limit applies."`
+	BatchID    string        `name:"batch" placeholder:"ID" help:"Batch whose limits apply."`
+	CallID     string        `name:"call-id" placeholder:"ID" help:"Id of the call; the same id within two minutes is the same call."`
+	Stream     bool          `help:"Print the answer as it comes."`
+	JSON       bool          `help:"Print the result as JSON; with --stream one event a line."`
 	clientFlags
 }
 
@@ -50,8 +54,8 @@ const callGrace = 3 * time.Second
 
 // Validate implements kong's validation.
 func (c *completeCmd) Validate() error {
-	if c.Tier != "" && !subjects.ValidTier(c.Tier) {
-		return usagef("--tier must be fast, standard or premium, not %q", c.Tier)
+	if err := oneOf("--tier", c.Tier, subjects.Tiers); err != nil {
+		return err
 	}
 	if c.Timeout < 0 || c.Timeout > 0 && c.Timeout < time.Millisecond || c.Timeout.Milliseconds() > subjects.MaxTimeoutMs {
 		return usagef("--timeout must be between 1ms and 1h, not %s", c.Timeout)
@@ -123,6 +127,7 @@ func (c *completeCmd) message(prompt string) (*subjects.Msg, error) {
 	req := subjects.Request{
 		Tier: c.Tier, Task: c.Task, Process: c.Process, Provider: c.Provider, Model: c.Model,
 		TimeoutMs: c.Timeout.Milliseconds(), CallID: c.CallID,
+		SkipCache: c.SkipCache, CacheScope: c.CacheScope, RunID: c.RunID, BatchID: c.BatchID,
 	}
 	req.Stream = c.Stream
 	if c.System != "" {
@@ -229,7 +234,7 @@ func (a *app) facts(r *subjects.Result) {
 		facts = append(facts, "waited "+millis(r.QueuedMs))
 	}
 	if r.Cached {
-		facts = append(facts, "from the cache")
+		facts = append(facts, "cached")
 	}
 	if r.FinishReason == subjects.FinishLength {
 		facts = append(facts, "cut at the token limit")

@@ -182,9 +182,7 @@ func (a *app) printChecked(f *checked) {
 	}
 	a.printLines(t.lines(a.out)...)
 	fmt.Fprintf(a.out, "\n%s\n", safe(pricesText(f.Prices)))
-	for _, n := range f.Notes {
-		fmt.Fprintf(a.out, "%s %s\n", a.out.paint(yellow, "note:"), safe(n))
-	}
+	a.notes(f.Notes)
 }
 
 func pricesText(p *checkedPrices) string {

@@ -18,6 +18,7 @@ type demoCmd struct {
 	HTTP       string `name:"http" placeholder:"ADDR" usual:"127.0.0.1:12435, with --once none" help:"Address of the HTTP edge."`
 	NATSListen string `name:"nats-listen" placeholder:"ADDR" usual:"127.0.0.1:4222, with --once none" help:"Address of the NATS server."`
 	Data       string `placeholder:"DIR" usual:"a temporary one" help:"Folder of the usage log."`
+	Costs      bool   `help:"Play the cost example instead, with and without subscriptions, and end."`
 	JSON       bool   `help:"Print the verdict and the usage summary as JSON."`
 }
 
@@ -25,9 +26,12 @@ type demoCmd struct {
 func (*demoCmd) Help() string {
 	return `A node with the mock provider and nothing else: no key is read, nothing is billed. 20 ingestion calls and then 3 interactive ones arrive at once at a provider that takes 12; someone who waits must not stand behind the batch.
 
+--costs plays 50 fast, 100 standard and 20 premium calls on two nodes, one after the other: first with a subscription (copilot), then on a metered key alone (anthropic), both of them the mock in their place. It sets what the usage log says side by side.
+
 Examples:
 
     sluice demo
+    sluice demo --costs
     sluice demo --once --json | jq .checks
     sluice demo --http 127.0.0.1:8080 --nats-listen 127.0.0.1:4333`
 }
@@ -44,9 +48,20 @@ const (
 	taskInteractive = "ask_codebase"
 )
 
+// Validate implements kong's validation.
+func (c *demoCmd) Validate() error {
+	if c.Costs && (c.HTTP != "" || c.NATSListen != "" || c.Data != "") {
+		return usagef("--costs starts two nodes inside this process, in temporary folders: it takes no --http, --nats-listen or --data")
+	}
+	return nil
+}
+
 // Run starts the node, plays, judges, and stays up unless --once was given.
 func (c *demoCmd) Run(ctx context.Context, a *app) error {
 	a.json = c.JSON
+	if c.Costs {
+		return c.costs(ctx, a)
+	}
 	o, cleanup, err := c.options(a)
 	if err != nil {
 		return err
@@ -166,8 +181,13 @@ func (a *app) printVerdict(v *verdict) {
 	}
 	fmt.Fprintln(a.out, "\nusage of the last hour, by process")
 	a.printLines(usageTable(v.Usage, "process").lines(a.out)...)
+	a.printChecks(v.Checks, v.OK, v.Summary)
+}
+
+// printChecks prints what was promised and measured, and the verdict.
+func (a *app) printChecks(checks []check, ok bool, summary string) {
 	fmt.Fprintln(a.out)
-	for _, c := range v.Checks {
+	for _, c := range checks {
 		mark := a.out.paint(green, "ok")
 		if !c.OK {
 			mark = a.out.paint(red, "NO")
@@ -175,10 +195,10 @@ func (a *app) printVerdict(v *verdict) {
 		fmt.Fprintf(a.out, "  %s  %s: %s\n", mark, c.Name, safe(c.Detail))
 	}
 	line := a.out.paint(green, "PASS")
-	if !v.OK {
+	if !ok {
 		line = a.out.paint(red, "FAIL")
 	}
-	fmt.Fprintf(a.out, "\n%s  %s\n", line, v.Summary)
+	fmt.Fprintf(a.out, "\n%s  %s\n", line, summary)
 }
 
 // nextSteps says what a person may try while the demo's node is up.

@@ -47,12 +47,18 @@ func (s *scenario) judge(got logged, sum *subjects.UsageSummary) *verdict {
 		v.LongestWaitMs[r.Class] = max(v.LongestWaitMs[r.Class], r.QueuedMs)
 	}
 	v.Checks = []check{s.answeredAll(), v.providerCap(), v.classCaps(), v.interactiveWait(), s.counted(got)}
-	v.OK = true
-	for _, c := range v.Checks {
-		v.OK = v.OK && c.OK
-	}
+	v.OK = allOK(v.Checks)
 	v.Summary = v.summary()
 	return v
+}
+
+func allOK(checks []check) bool {
+	for _, c := range checks {
+		if !c.OK {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *scenario) answeredAll() check {

@@ -200,9 +200,16 @@ func durationText(d time.Duration) string {
 	case d < time.Minute:
 		return fmt.Sprintf("%d s", int(d.Seconds()+0.5))
 	case d < time.Hour:
-		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+		return twoUnits(int(d.Minutes()), "min", int(d.Seconds())%60, "s")
 	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+		return twoUnits(int(d.Hours()), "h", int(d.Minutes())%60, "min")
 	}
-	return fmt.Sprintf("%d days %d h", int(d.Hours())/24, int(d.Hours())%24)
+	return twoUnits(int(d.Hours())/24, "days", int(d.Hours())%24, "h")
+}
+
+func twoUnits(n int, unit string, m int, small string) string {
+	if m == 0 {
+		return fmt.Sprintf("%d %s", n, unit)
+	}
+	return fmt.Sprintf("%d %s %d %s", n, unit, m, small)
 }

@@ -24,7 +24,8 @@ type eventsCmd struct {
 
 // eventSubjects are the events of the contract.
 var eventSubjects = []string{
-	subjects.PoolSaturated, "llm.breaker.*", "llm.quota.*", "llm.budget", "llm.provider_status.*", subjects.StoreStatus,
+	subjects.PoolSaturated, "llm.breaker.*", "llm.quota.*", subjects.BudgetStatus, "llm.provider_status.*",
+	"llm.hook_status.*", subjects.ConfigStatus, subjects.StoreStatus,
 }
 
 // eventBuffer is how many events may wait to be printed before some are lost.
@@ -120,49 +121,17 @@ func (a *app) printEvent(m *nats.Msg) {
 		a.printJSON(m.Data)
 		return
 	}
-	at, text := a.eventText(m)
-	c := cyan
-	if m.Subject == subjects.PoolSaturated {
-		c = yellow
-	}
-	line := []string{a.out.paint(dim, at.In(a.loc).Format("15:04:05.000")), a.out.paint(c, safe(m.Subject)), safe(text)}
+	e := a.eventText(m)
+	line := []string{a.out.paint(dim, e.at.In(a.loc).Format("15:04:05.000")), a.out.paint(e.colour, safe(m.Subject)), safe(e.text)}
 	fmt.Fprintln(a.out, strings.Join(line, "  "))
 }
 
-// eventText writes an event for people, with its moment (now, where it has none).
-func (a *app) eventText(m *nats.Msg) (time.Time, string) {
-	switch {
-	case m.Subject == subjects.PoolSaturated:
-		var e subjects.PoolSaturatedEvent
-		if json.Unmarshal(m.Data, &e) == nil && e.Provider != "" {
-			return orNow(e.At.Time, a.now), saturatedText(&e)
-		}
-	case strings.HasPrefix(m.Subject, "llm.usage."):
-		var r subjects.UsageRecord
-		if json.Unmarshal(m.Data, &r) == nil && r.ID != "" {
-			return orNow(r.Timestamp.Time, a.now), fmt.Sprintf("%s/%s %s by %s: %s in, %s out, %s, cost %s, %s",
-				r.Provider, r.Model, r.Class, r.Process, count(r.InputTokens), count(r.OutputTokens),
-				millis(r.LatencyMs), priceText(r.CostUSD), r.Outcome)
-		}
-	}
-	return a.anyEvent(m.Data)
-}
-
-func saturatedText(e *subjects.PoolSaturatedEvent) string {
-	s := fmt.Sprintf("%s/%s %s: a call has waited %s, %d of %d active, %d queued",
-		e.Provider, e.Model, e.Class, durationText(time.Duration(e.WaitedMs)*time.Millisecond), e.Active, e.Cap, e.Queued)
-	if e.Suppressed > 0 {
-		s += fmt.Sprintf(" (and %d more)", e.Suppressed)
-	}
-	return s
-}
-
 // anyEvent writes the fields of an event that this version does not know.
-func (a *app) anyEvent(data []byte) (time.Time, string) {
+func (a *app) anyEvent(data []byte) told {
 	at := a.now()
 	parsed := gjson.ParseBytes(data)
 	if !json.Valid(data) || !parsed.IsObject() {
-		return at, string(data)
+		return told{at, string(data), cyan}
 	}
 	var fields []string
 	parsed.ForEach(func(k, v gjson.Result) bool {
@@ -179,12 +148,5 @@ func (a *app) anyEvent(data []byte) (time.Time, string) {
 		fields = append(fields, k.String()+"="+text)
 		return true
 	})
-	return at, strings.Join(fields, " ")
-}
-
-func orNow(t time.Time, now func() time.Time) time.Time {
-	if t.IsZero() {
-		return now()
-	}
-	return t
+	return told{at, strings.Join(fields, " "), cyan}
 }

@@ -57,7 +57,7 @@ func (a *app) printHealth(h *subjects.Health) {
 	if !h.CanServe {
 		fmt.Fprintf(a.out, "  %s nothing can be served now\n", a.out.paint(red, "!"))
 	}
-	for _, t := range []*table{providerHealth(h), classHealth(h), poolHealth(h)} {
+	for _, t := range []*table{a.providerHealth(h), classHealth(h), poolHealth(h)} {
 		if len(t.rows) > 0 {
 			fmt.Fprintln(a.out)
 			a.printLines(t.lines(a.out)...)
@@ -66,18 +66,20 @@ func (a *app) printHealth(h *subjects.Health) {
 	fmt.Fprintf(a.out, "\nusage log: %s\n", usageHealth(&h.Usage))
 }
 
-func providerHealth(h *subjects.Health) *table {
+func (a *app) providerHealth(h *subjects.Health) *table {
 	t := &table{columns: []column{
 		{title: "PROVIDER"},
 		{title: "STATE", fixed: true},
 		{title: "MODE", drop: 1},
-		{title: "BREAKER"},
-		{title: "QUOTA"},
+		{title: "BREAKER", fixed: true},
+		{title: "QUOTA", fixed: true},
+		{title: "TRIED AGAIN", fixed: true, drop: 2},
 		{title: "REASON"},
 	}}
 	for _, id := range slices.Sorted(maps.Keys(h.Providers)) {
 		p := h.Providers[id]
-		t.add(cell{text: id}, availability(p.Available), cell{text: p.Mode}, cell{text: p.Breaker}, cell{text: p.Quota}, cell{text: p.Reason})
+		t.add(cell{text: id}, availability(p.Available), cell{text: p.Mode},
+			breakerState(p.Breaker), quotaState(p.Quota), cell{text: a.when(p.RetryAt)}, cell{text: p.Reason})
 	}
 	return t
 }

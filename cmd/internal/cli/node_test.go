@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ type fakeNode struct {
 	calls   []string // what happened: drain, close
 	records []json.RawMessage
 	twice   bool
+	summary atomic.Value // of the usage log, as JSON
 }
 
 func (n *fakeNode) NATSURL() string       { return n.url }
@@ -189,7 +191,8 @@ func demoNode(t *testing.T, health, result string) *fakeNode {
 		b, _ := json.Marshal(subjects.RecentUsage{Calls: calls})
 		_ = m.Respond(b)
 	})
-	r.says(subjects.QueryUsageSummary, summaryJSON)
+	n.summary.Store(summaryJSON)
+	r.on(subjects.QueryUsageSummary, func(m *nats.Msg) { _ = m.Respond([]byte(n.summary.Load().(string))) })
 	return n
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -33,17 +34,34 @@ func (c *providersCmd) Run(ctx context.Context, a *app) error {
 	t := &table{columns: []column{
 		{title: "PROVIDER"},
 		{title: "STATE", fixed: true},
-		{title: "ACCOUNT", drop: 2},
+		{title: "ACCOUNT", drop: 3},
 		{title: "MODELS"},
-		{title: "CAN DO", drop: 1},
+		{title: "CAN DO", drop: 2},
+		{title: "BREAKER", fixed: true},
+		{title: "QUOTA", fixed: true},
+		{title: "TRIED AGAIN", fixed: true, drop: 1},
 		{title: "REASON"},
 	}}
 	for _, p := range r.Providers {
+		breaker, quota := cmp.Or(p.Breaker, &subjects.BreakerInfo{}), cmp.Or(p.Quota, &subjects.QuotaInfo{})
 		t.add(cell{text: p.Provider}, availability(p.Available), cell{text: p.Account},
-			cell{text: modelsText(p.Models)}, cell{text: strings.Join(p.Capabilities, " ")}, cell{text: p.Reason})
+			cell{text: modelsText(p.Models)}, cell{text: strings.Join(p.Capabilities, " ")},
+			breakerState(breaker.State), quotaState(quota.State), cell{text: a.when(triedAgain(breaker, quota))}, cell{text: p.Reason})
 	}
 	a.printLines(t.lines(a.out)...)
 	return nil
+}
+
+// triedAgain is when a provider that is held back as a whole is tried again: the
+// later of what its breaker says and its quota; nil = it is not held back.
+func triedAgain(b *subjects.BreakerInfo, q *subjects.QuotaInfo) *subjects.Time {
+	at := b.RetryAt
+	for i := range q.Exhausted {
+		if h := &q.Exhausted[i]; h.Model == "" && (at == nil || h.RetryAt.After(at.Time)) {
+			at = &h.RetryAt
+		}
+	}
+	return at
 }
 
 // modelsText writes a tier table, tiers first and those of one model together:

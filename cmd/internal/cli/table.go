@@ -174,11 +174,11 @@ func (t *table) line(s stream, row []cell, widths []int, limit int) string {
 			room = limit - used
 		}
 		switch {
-		case room <= 0:
+		case room <= 0 && limit > 0:
 			return strings.TrimRight(b.String(), " ")
 		case room < widths[i]:
 			b.WriteString(s.paint(c.colour, cut(text, room)))
-			return b.String()
+			return strings.TrimRight(b.String(), " ")
 		case t.columns[i].right:
 			b.WriteString(pad + s.paint(c.colour, text))
 		case i == last:

@@ -7,16 +7,6 @@ func notBuilt(command, instead string) error {
 	return failf(subjects.KindValidation, "%s is not built yet; %s", command, instead)
 }
 
-// quotaCmd will show and reset quotas.
-type quotaCmd struct {
-	Args []string `arg:"" optional:"" passthrough:"" hidden:"" help:"reset PROVIDER."`
-}
-
-// Run says that it is not built.
-func (*quotaCmd) Run() error {
-	return notBuilt("quota", "`sluice health` shows each provider's quota")
-}
-
 // topCmd will be a live view.
 type topCmd struct {
 	Args []string `arg:"" optional:"" passthrough:"" hidden:""`

@@ -21,7 +21,8 @@ type usageShowCmd struct {
 	Hours  *int   `placeholder:"N" usual:"24" help:"The window, back from now."`
 	By     string `enum:"process,provider,model" default:"process" placeholder:"WHAT" help:"What each row is: process, provider or model."`
 	Recent *int   `placeholder:"N" help:"Show the newest N calls instead of sums."`
-	JSON   bool   `help:"Print the node's answer as JSON."`
+	Routes bool   `help:"Set the declared chain of each task beside who has answered, and why others did not."`
+	JSON   bool   `help:"Print the node's answer as JSON; with --routes the comparison."`
 	clientFlags
 }
 
@@ -30,12 +31,13 @@ const maxHours = 24 * 3660
 
 // Help implements kong.HelpProvider.
 func (*usageShowCmd) Help() string {
-	return `A cost that is not known is shown as unknown, never as 0; ~ marks estimated tokens. "show" may be left out; "usage export" is the other subcommand.
+	return `A cost that is not known is shown as unknown, never as 0; ~ marks estimated tokens. --routes looks at the newest records of the window, up to 10,000. "show" may be left out; "usage export" is the other subcommand.
 
 Examples:
 
     sluice usage
     sluice usage --hours 168 --by model
+    sluice usage --routes --hours 1
     sluice usage --recent 20 --json | jq '.calls[].latency_ms'`
 }
 
@@ -50,14 +52,20 @@ func (c *usageShowCmd) Validate() error {
 	if c.Recent != nil && c.Hours != nil {
 		return usagef("--recent shows the newest calls, --hours sums a window: give one of them")
 	}
+	if c.Routes && c.Recent != nil {
+		return usagef("--routes looks at a window of --hours, --recent shows the newest calls: give one of them")
+	}
 	return nil
 }
 
 // Run asks and prints.
 func (c *usageShowCmd) Run(ctx context.Context, a *app) error {
 	a.json = c.JSON
-	if c.Recent != nil {
+	switch {
+	case c.Recent != nil:
 		return c.recent(ctx, a)
+	case c.Routes:
+		return c.routes(ctx, a)
 	}
 	q := subjects.UsageQuery{}
 	if c.Hours != nil {
@@ -96,13 +104,15 @@ func (c *usageShowCmd) recent(ctx context.Context, a *app) error {
 	for _, raw := range r.Calls {
 		var rec subjects.UsageRecord
 		if err := json.Unmarshal(raw, &rec); err != nil {
-			return failf(subjects.KindProvider, "a usage record is not what this version of sluice knows")
+			return errUnknownRecord
 		}
 		t.add(a.recentRow(&rec)...)
 	}
 	a.printLines(t.lines(a.out)...)
 	return nil
 }
+
+var errUnknownRecord = failf(subjects.KindProvider, "a usage record is not what this version of sluice knows")
 
 func (a *app) recentRow(r *subjects.UsageRecord) []cell {
 	outcome := cell{r.Outcome, green}
@@ -146,10 +156,7 @@ func tokens(n, estimated int64) string {
 
 // printUsage prints a summary by process, provider or model.
 func (a *app) printUsage(s *subjects.UsageSummary, by string) {
-	window := fmt.Sprintf("%d hours", s.Hours)
-	if s.Hours == 1 {
-		window = "hour"
-	}
+	window := windowText(s.Hours)
 	if s.Totals.Calls == 0 {
 		fmt.Fprintf(a.out, "no calls in the last %s\n", window)
 		return
@@ -163,6 +170,13 @@ func (a *app) printUsage(s *subjects.UsageSummary, by string) {
 	if line := unpriced(s); line != "" {
 		fmt.Fprintf(a.out, "\n%s\n", safe(line))
 	}
+}
+
+func windowText(hours int) string {
+	if hours == 1 {
+		return "hour"
+	}
+	return fmt.Sprintf("%d hours", hours)
 }
 
 func usageTable(s *subjects.UsageSummary, by string) *table {

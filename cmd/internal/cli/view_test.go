@@ -33,7 +33,7 @@ func TestNumbers(t *testing.T) {
 	}
 	for d, want := range map[time.Duration]string{
 		0: "0 ms", 1499 * time.Microsecond: "1 ms", time.Second: "1 s", 1400 * time.Millisecond: "1.4 s", 12 * time.Second: "12 s",
-		185 * time.Second: "3 min 5 s", 125 * time.Minute: "2 h 5 min", 75 * time.Hour: "3 days 3 h",
+		185 * time.Second: "3 min 5 s", 5 * time.Minute: "5 min", 2 * time.Hour: "2 h", 48 * time.Hour: "2 days", 125 * time.Minute: "2 h 5 min", 75 * time.Hour: "3 days 3 h",
 	} {
 		if got := durationText(d); got != want {
 			t.Errorf("durationText(%d) = %q, not %q", d, got, want)
