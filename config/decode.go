@@ -38,8 +38,10 @@ func (d *decoder) add(f Fault) {
 	d.loader.add(f)
 }
 
-func (d *decoder) decode(data []byte) {
-	doc, fault := parse(data)
+func (d *decoder) decode(data []byte) { d.read(parse(data)) }
+
+// read reads a document, or says why there is none.
+func (d *decoder) read(doc document, fault *Fault) {
 	if fault != nil {
 		d.add(*fault)
 		return
@@ -88,16 +90,17 @@ func (d *decoder) last(read func(value)) func(value) {
 
 var modes = []string{ModeMock, ModeLocal, ModePublic}
 
-// modelKey checks a key that is "provider/model" or, unless the model is
-// needed, "provider".
-func (e entry) modelKey(needModel bool) bool {
+// modelKey checks a key that is "provider/model" or "provider".
+func (e entry) modelKey() bool {
+	if e.describing() {
+		*e.names = schema{"pattern": providerForm + `(/\S(.*\S)?)?$`}
+		return true
+	}
 	e.pos = e.at
 	provider, model, hasModel := strings.Cut(e.key, "/")
 	switch {
 	case !slices.Contains(e.d.cfg.Order, provider):
 		e.suggest(subjects.Nearest(provider, e.d.cfg.Order), "no provider %s; the providers are %s", show(provider), list(e.d.cfg.Order))
-	case needModel && !hasModel:
-		e.fault("must be \"%s/<model>\"", provider)
 	case hasModel && badName(model) != "":
 		e.fault("the model after the / %s", badName(model))
 	default:
@@ -108,57 +111,48 @@ func (e entry) modelKey(needModel bool) bool {
 
 // priority reads the order of providers by tier.
 func (d *decoder) priority(v value) {
-	for _, e := range v.entries(same) {
-		if !e.oneKey("tier", subjects.Tiers) {
-			continue
+	v.choice("tier", subjects.Tiers, func(tier string, v value) {
+		v.standard(d.cfg.ProviderPriority[tier])
+		if ids, ok := v.providerList(); ok {
+			d.cfg.ProviderPriority[tier] = ids
 		}
-		if ids, ok := e.providerList(); ok {
-			d.cfg.ProviderPriority[e.key] = ids
-		}
-	}
+	})
 }
 
-// oneKey checks that the key is one of a few.
-func (e entry) oneKey(what string, keys []string) bool {
-	if slices.Contains(keys, e.key) {
-		return true
-	}
-	e.pos = e.at
-	e.suggest(subjects.Nearest(e.key, keys), "unknown %s; the %ss are %s", what, what, list(keys))
-	return false
-}
-
+// providerList reads an order of providers, and notes that the user's file has
+// given those their place.
 func (v value) providerList() ([]string, bool) {
-	all, ok := v.items()
-	ids := make([]string, 0, len(all))
-	for _, item := range all {
-		id := ""
-		oneOf(&id, v.d.cfg.Order)(item)
-		switch {
-		case id == "":
-		case slices.Contains(ids, id):
-			item.fault("%q stands in the list twice; keep one", id)
-		default:
-			ids = append(ids, id)
-			v.d.named[id] = v.d.named[id] || !v.d.builtIn
+	ids, ok := v.set(value.provider)
+	if !v.d.builtIn {
+		for _, id := range ids {
+			v.d.named[id] = true
 		}
 	}
 	return ids, ok
+}
+
+// provider reads a provider's id.
+func (v value) provider() (id string) {
+	if v.describing() {
+		v.says(providerShape(ProviderIDs))
+		v.orVariable()
+		return ""
+	}
+	oneOf(&id, v.d.cfg.Order)(v)
+	return id
 }
 
 // taskTiers reads lists of tasks by tier. A task that the user's file names
 // leaves the tier that the default gave it.
 func (d *decoder) taskTiers(v value) {
 	seen := map[string]value{}
-	for _, e := range v.entries(same) {
-		if !e.oneKey("tier", subjects.Tiers) {
-			continue
-		}
-		all, _ := e.items()
+	v.choice("tier", subjects.Tiers, func(tier string, v value) {
+		all, _ := v.items()
 		for _, item := range all {
-			d.taskTier(item, e.key, seen)
+			d.taskTier(item, tier, seen)
 		}
-	}
+		v.unique()
+	})
 }
 
 func (d *decoder) taskTier(v value, tier string, seen map[string]value) {
@@ -177,9 +171,7 @@ func (d *decoder) taskTier(v value, tier string, seen map[string]value) {
 // processClasses reads the class of each process.
 func (d *decoder) processClasses(v value) {
 	for _, e := range v.entries(same) {
-		if problem := badPattern(e.key); problem != "" {
-			e.pos = e.at
-			e.fault("the process name %s", problem)
+		if !e.processKey() {
 			continue
 		}
 		class := ""
@@ -190,11 +182,20 @@ func (d *decoder) processClasses(v value) {
 	}
 }
 
-func badPattern(process string) string {
-	if i := strings.IndexByte(process, '*'); i >= 0 && i < len(process)-1 {
-		return "may have a * at its end only"
+// processKey checks that the key is a process's name, which may end in *.
+func (e entry) processKey() bool {
+	if i := strings.IndexByte(e.key, '*'); i >= 0 && i < len(e.key)-1 {
+		e.pos = e.at
+		e.fault("the process name may have a * at its end only")
+		return false
 	}
-	return badName(process)
+	if !e.nameKey("process name") {
+		return false
+	}
+	if e.describing() {
+		(*e.names)["pattern"] = `^(\*|[^\s*]([^*]*[^\s*])?\*?)$`
+	}
+	return true
 }
 
 func (d *decoder) pools(v value) {
@@ -217,7 +218,7 @@ func (d *decoder) caps(v value) {
 	for _, e := range v.entries(same) {
 		n := 0
 		whole(&n, count)(e.value)
-		if e.modelKey(false) && n > 0 {
+		if e.modelKey() && n > 0 {
 			d.cfg.Pools.Caps[e.key] = n
 		}
 	}
@@ -250,25 +251,28 @@ func (d *decoder) retry(v value) {
 var final = []subjects.Kind{subjects.KindCapabilityMissing, subjects.KindNoProvider, subjects.KindCancelled}
 
 func (d *decoder) fallbackOn(v value) {
-	all, ok := v.items()
-	kinds := map[subjects.Kind]bool{}
-	for _, item := range all {
-		kind := ""
-		oneOf(&kind, kindNames())(item)
-		switch {
-		case kind == "":
-		case slices.Contains(final, subjects.Kind(kind)):
-			item.fault("%s ends a call and cannot lead to the next provider; remove it", kind)
-		case kinds[subjects.Kind(kind)]:
-			item.fault("%s stands in the list twice; keep one", kind)
-		default:
-			kinds[subjects.Kind(kind)] = true
+	v.standard(slices.DeleteFunc(kindNames(), func(kind string) bool { return !d.cfg.FallbackOn[subjects.Kind(kind)] }))
+	names, ok := v.set(func(item value) (kind string) {
+		if item.describing() {
+			item.words(slices.DeleteFunc(kindNames(), isFinal), "")
+			return ""
 		}
+		if oneOf(&kind, kindNames())(item); isFinal(kind) {
+			item.fault("%s ends a call and cannot lead to the next provider; remove it", kind)
+			return ""
+		}
+		return kind
+	})
+	if !ok {
+		return
 	}
-	if ok {
-		d.cfg.FallbackOn = kinds
+	d.cfg.FallbackOn = map[subjects.Kind]bool{}
+	for _, name := range names {
+		d.cfg.FallbackOn[subjects.Kind(name)] = true
 	}
 }
+
+func isFinal(kind string) bool { return slices.Contains(final, subjects.Kind(kind)) }
 
 func kindNames() []string {
 	var names []string

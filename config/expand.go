@@ -12,8 +12,11 @@ const (
 	maxExpanded = 1 << 20
 )
 
+// referenceForm is what stands behind the $ of a reference.
+const referenceForm = `\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`
+
 var (
-	reference    = regexp.MustCompile(`^\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
+	reference    = regexp.MustCompile("^" + referenceForm)
 	variableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 )
 

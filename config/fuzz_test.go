@@ -4,9 +4,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/sluice-llm/sluice/subjects"
 )
 
 // FuzzLoad loads any text: it ends in a whole Config or in an *Error of
@@ -28,6 +31,9 @@ func FuzzLoad(f *testing.F) {
 		c, err := Load(text(file, variable, "OPENAI_API_KEY=hunter2hunter2"))
 		if err == nil {
 			checkWhole(t, c)
+			if err := schemaFault(t, file); err != nil {
+				t.Fatalf("the schema refuses what Load takes: %v", err)
+			}
 			return
 		}
 		var e *Error
@@ -49,7 +55,7 @@ func FuzzLoad(f *testing.F) {
 // checkWhole holds what every Config promises.
 func checkWhole(t *testing.T, c *Config) {
 	t.Helper()
-	if len(c.Providers) != len(ProviderIDs) || c.Mode == "" || c.DefaultTier == "" {
+	if len(c.Providers) != len(c.Order) || c.Mode == "" || c.DefaultTier == "" || !slices.Contains(costModes, c.CostMode) {
 		t.Fatalf("not whole: %+v", c)
 	}
 	for key, n := range c.Pools.Caps {
@@ -62,11 +68,40 @@ func checkWhole(t *testing.T, c *Config) {
 			t.Fatalf("class %s: %+v", class, s)
 		}
 	}
+	for id, p := range c.Providers {
+		if p.ID != id || (p.Mock != nil) != (p.Kind == KindMock) {
+			t.Fatalf("provider %s: %+v", id, p)
+		}
+	}
+	checkLimits(t, c)
 	p, r := c.Pools, c.Retry
 	if p.DefaultCap < 1 || p.MaxQueue < 1 || p.MaxCalls < 1 || p.MaxBytes < 1 || p.SaturatedAfter <= 0 {
 		t.Fatalf("pools: %+v", p)
 	}
 	if r.MaxAttempts < 1 || r.MaxDelay < r.BaseDelay || r.Jitter < 0 || r.Jitter > 1 || r.CallTimeout <= 0 {
 		t.Fatalf("retry: %+v", r)
+	}
+}
+
+func checkLimits(t *testing.T, c *Config) {
+	t.Helper()
+	if b := c.Breaker; b.Threshold < 1 || b.ResetTimeout <= 0 || b.MaxPause < b.ResetTimeout {
+		t.Fatalf("breaker: %+v", b)
+	}
+	if k := c.Cache; k.MaxEntries < 0 || k.TTL <= 0 || k.MaxBytes < 0 || k.MaxEntryBytes < 1 {
+		t.Fatalf("cache: %+v", k)
+	}
+	if s := c.Costs; s.BatchTokens < NoLimit || s.BatchUSD < NoLimit || s.TotalUSD < NoLimit || c.RunLimit() < NoLimit || !slices.Contains(periods, s.TotalPeriod) {
+		t.Fatalf("costs: %+v", s)
+	}
+	for class, part := range c.Quota.Reserve {
+		if part < 0 || part > 1 || !slices.Contains(subjects.Classes, class) {
+			t.Fatalf("reserve of %s: %g", class, part)
+		}
+	}
+	for name, h := range c.Hooks {
+		if !slices.Contains(hookNames, name) || !hookName.MatchString(h.Subject) || h.Timeout <= 0 || h.OnError == "" {
+			t.Fatalf("hook %s: %+v", name, h)
+		}
 	}
 }

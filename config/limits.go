@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/sluice-llm/sluice/subjects"
@@ -75,38 +74,14 @@ func (d *decoder) batchLimits(v value) {
 	)
 }
 
-// dollars reads an amount that may be unlimited, exactly to a micro-dollar.
-func dollars(to *subjects.USD) func(value) {
-	must := fmt.Sprintf("must be US dollars in plain digits, from 0 to %d, with at most 6 decimals", int64(maxUSD)) + noLimitHint
-	return func(v value) {
-		if v.isNone() {
-			*to = NoLimit
-			return
-		}
-		text, ok := v.plain(must)
-		if !ok {
-			return
-		}
-		n, fits := parseMicro(text, maxUSD)
-		if !fits {
-			v.wrong(must)
-			return
-		}
-		*to = subjects.USD(n)
-	}
-}
-
 // quota reads what is held back of the providers' windows, by class.
 func (d *decoder) quota(v value) {
 	v.object(field{"reserve", func(v value) {
-		for _, e := range v.entries(same) {
-			if !e.oneKey("class", subjects.Classes) {
-				continue
-			}
-			part := d.cfg.Quota.Reserve[e.key]
-			decimal(&part, 1)(e.value)
-			d.cfg.Quota.Reserve[e.key] = part
-		}
+		v.choice("class", subjects.Classes, func(class string, v value) {
+			part := d.cfg.Quota.Reserve[class]
+			decimal(&part, 1)(v)
+			d.cfg.Quota.Reserve[class] = part
+		})
 	}})
 }
 

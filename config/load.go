@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sluice-llm/sluice/subjects"
@@ -40,7 +41,7 @@ type Options struct {
 // the file and the environment is in the error, which is an *Error. The Config
 // shares nothing with that of another Load.
 func Load(opts Options) (*Config, error) {
-	l := &loader{cfg: newConfig(), env: newEnviron(opts.Environ), named: map[string]bool{}}
+	l := newLoader(opts.Environ)
 	user := &decoder{loader: l, file: cmp.Or(opts.File, builtInFile), places: map[string]position{}}
 	l.readBuiltIn()
 	l.read(user, opts)
@@ -62,15 +63,22 @@ type loader struct {
 	named map[string]bool
 }
 
+func newLoader(environ []string) *loader {
+	return &loader{cfg: newConfig(), env: newEnviron(environ), named: map[string]bool{}}
+}
+
 func (l *loader) add(f Fault) { l.faults = append(l.faults, f) }
 
 func (l *loader) note(format string, args ...any) {
 	l.cfg.Notes = append(l.cfg.Notes, fmt.Sprintf(format, args...))
 }
 
+// parsedBuiltIn is the built-in default, parsed. Nobody changes a document.
+var parsedBuiltIn = sync.OnceValues(func() (document, *Fault) { return parse([]byte(builtIn)) })
+
 func (l *loader) readBuiltIn() {
 	d := &decoder{loader: l, file: builtInFile, builtIn: true, places: map[string]position{}}
-	d.decode([]byte(builtIn))
+	d.read(parsedBuiltIn())
 }
 
 // read decodes the user's file, when there is one.

@@ -96,6 +96,9 @@ const (
 
 // prices reads the price table, each entry over the whole of the default's.
 func (d *decoder) prices(v value) {
+	if v.describing() {
+		v.property(notedKey, notedKey).date(new(string))
+	}
 	entries := v.entries(d.priceSpelling)
 	noted := ""
 	for _, e := range entries {
@@ -130,8 +133,7 @@ func (d *decoder) priceKey(key string) priceKey {
 func (d *decoder) price(e entry, noted string) {
 	at := e
 	at.pos = e.at
-	if problem := badName(e.key); problem != "" {
-		at.fault("the model %s", problem)
+	if !e.nameKey("model") {
 		return
 	}
 	if d.cfg.Providers[e.key] != nil {
@@ -147,6 +149,7 @@ func (d *decoder) price(e entry, noted string) {
 		delete(d.cfg.Prices.of, key)
 		return
 	}
+	e.orWord(unknownPrice)
 	p := Price{Rates: unknownRates(), Long: unknownRates(), Noted: noted}
 	before := len(d.faults)
 	e.object(append(rateFields(&p.Rates),
@@ -187,6 +190,7 @@ func rateFields(r *Rates) []field {
 
 // needRates refuses a price that says what half of the tokens cost.
 func (v value) needRates(r *Rates) {
+	v.need("input", "output")
 	switch {
 	case r.Input == UnknownRate:
 		v.fault("input is missing; give the dollars for a million tokens, or write %s for the whole price", unknownPrice)
@@ -202,6 +206,8 @@ func (v value) longPrompts(p *Price) {
 		field{"over_tokens", whole(&p.LongOver, bounds{lo: 1, hi: maxCount * 1000, unit: "tokens"})},
 	)...)
 	switch {
+	case v.describing():
+		v.need("over_tokens", "input", "output")
 	case len(v.d.faults) > before:
 	case p.LongOver == 0:
 		v.fault("over_tokens is missing; give the number of prompt tokens above which these rates count")
@@ -213,6 +219,11 @@ func (v value) longPrompts(p *Price) {
 // date reads a day into to.
 func (v value) date(to *string) {
 	const must = "must be a day such as 2026-11-30"
+	if v.describing() {
+		v.says(pattern(`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`, len(time.DateOnly)))
+		v.orVariable()
+		return
+	}
 	raw, isText := rawText(v.node)
 	if !isText {
 		v.wrong(must)
@@ -234,6 +245,10 @@ func (v value) date(to *string) {
 func rate(to *Rate) func(value) {
 	must := fmt.Sprintf("must be US dollars for a million tokens in plain digits, from 0 to %d, with at most 6 decimals", maxRate/1_000_000)
 	return func(v value) {
+		if v.describing() {
+			v.number("number", 0, int64(maxRate/1_000_000))
+			return
+		}
 		text, ok := v.plain(must)
 		if !ok {
 			return

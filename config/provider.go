@@ -11,6 +11,10 @@ import (
 
 // providers reads the providers, entry by entry over what is there.
 func (d *decoder) providers(v value) {
+	if v.describing() {
+		d.describeProviders(v)
+		return
+	}
 	for _, e := range v.entries(same) {
 		p, ok := d.cfg.Providers[e.key]
 		if !ok {
@@ -23,12 +27,34 @@ func (d *decoder) providers(v value) {
 	slices.Sort(d.cfg.Order[len(ProviderIDs):])
 }
 
+// describeProviders has the built-in providers, and any other as an added one.
+func (d *decoder) describeProviders(v value) {
+	for _, id := range ProviderIDs {
+		d.provider(v.property(id, "*"), d.cfg.Providers[id])
+	}
+	e, own := v.freeEntry(), newProvider("x")
+	own.Kind = KindOpenAI
+	e.shape.free = false // its defaults are those of every added provider
+	d.provider(e.value, own)
+	e.need("api")
+	*e.names = pattern(addedID.String(), maxAddedID)
+	(*e.names)["not"] = schema{"enum": reservedIDs}
+}
+
 // addedID is what the id of an added provider may be: it stands in subjects,
 // environment variables and "provider/model".
-var addedID = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+var addedID = regexp.MustCompile(providerForm + "$")
+
+// providerForm is how each provider's id begins and goes on.
+const providerForm = `^[a-z][a-z0-9]*(-[a-z0-9]+)*`
+
+// providerShape describes the name of a provider that may be an added one.
+func providerShape(known []string) schema {
+	return schema{"anyOf": []schema{{"enum": known}, pattern(addedID.String(), maxAddedID)}}
+}
 
 // reservedIDs mean something else where a provider may stand.
-var reservedIDs = append([]string{"auto", "sluice"}, subjects.Tiers...)
+var reservedIDs = append([]string{"auto", "sluice", AllowAll, AllowLocal}, subjects.Tiers...)
 
 // added makes the provider that an entry adds, or says why it cannot.
 func (d *decoder) added(e entry) *Provider {
@@ -121,6 +147,7 @@ func providerFields(p *Provider) []field {
 	case p.ID == "claude-code":
 		return slices.Concat(models, httpFields(p), trackingFields(p.Quota), []field{
 			{"cliCommand", func(v value) {
+				v.standard(p.CLICommand)
 				if command, ok := v.name(); ok {
 					p.CLICommand = command
 				}
@@ -176,7 +203,8 @@ func modelFields(p *Provider) []field {
 
 // model reads a tier's model; an empty text takes it away.
 func (v value) model(p *Provider, tier string, seen map[string]value) {
-	if first, twice := seen[tier]; twice {
+	v.standard(p.Models[tier])
+	if first, twice := seen[tier]; twice && !v.describing() {
 		v.fault("set twice, as %s on line %d too; keep one", first.path, first.pos.line)
 		return
 	}
@@ -193,6 +221,10 @@ func (v value) model(p *Provider, tier string, seen map[string]value) {
 // cleared reports whether the value is a text that is empty, which takes a
 // default away.
 func (v value) cleared() bool {
+	if v.describing() {
+		v.orWord("")
+		return false
+	}
 	raw, ok := rawText(v.node)
 	if !ok {
 		return false
@@ -202,18 +234,10 @@ func (v value) cleared() bool {
 }
 
 func (v value) available(p *Provider) {
-	all, ok := v.items()
-	var models []string // [] is as good as no list
-	for _, item := range all {
-		model, fine := item.name()
-		switch {
-		case !fine:
-		case slices.Contains(models, model):
-			item.fault("%s stands in the list twice; keep one", show(model))
-		default:
-			models = append(models, model)
-		}
-	}
+	models, ok := v.set(func(v value) string {
+		model, _ := v.name()
+		return model
+	})
 	if ok {
 		p.AvailableModels = models
 	}
@@ -247,6 +271,8 @@ func (v value) capabilities(p *Provider) {
 // keyVariable reads the name of the variable that has the key. The text is
 // not shown in a fault: people put the key itself here.
 func (v value) keyVariable(p *Provider) {
+	v.says(pattern(variableName.String(), subjects.MaxName))
+	v.standard(p.APIKeyEnv)
 	if v.cleared() {
 		p.APIKeyEnv = ""
 		return
@@ -262,6 +288,8 @@ func (v value) keyVariable(p *Provider) {
 }
 
 func (v value) baseURL(p *Provider) {
+	v.says(pattern(baseForm, maxURL))
+	v.standard(p.BaseURL)
 	if v.cleared() {
 		p.BaseURL = ""
 		return
@@ -288,9 +316,7 @@ func mockFields(m *Mock) []field {
 
 func (v value) mockTasks(m *Mock) {
 	for _, e := range v.entries(same) {
-		if problem := badName(e.key); problem != "" {
-			e.pos = e.at
-			e.fault("the task name %s", problem)
+		if !e.nameKey("task name") {
 			continue
 		}
 		b := m.Default

@@ -1,8 +1,9 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
-	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,6 +60,10 @@ func parseWhole(text string, b bounds) (int64, bool) {
 // whole reads a whole number into to.
 func whole[T ~int | ~int64](to *T, b bounds) func(value) {
 	return func(v value) {
+		if v.describing() {
+			v.describeWhole(int64(*to), b)
+			return
+		}
 		if b.orNone && v.isNone() {
 			*to = NoLimit
 			return
@@ -76,27 +81,44 @@ func whole[T ~int | ~int64](to *T, b bounds) func(value) {
 	}
 }
 
-// millis reads milliseconds into a duration.
-func millis(to *time.Duration, lo, hi int64) func(value) {
-	return func(v value) {
-		ms := int64(-1)
-		whole(&ms, bounds{lo: lo, hi: hi, unit: "milliseconds"})(v)
-		if ms >= 0 {
-			*to = time.Duration(ms) * time.Millisecond
+func (v value) describeWhole(def int64, b bounds) {
+	v.number("integer", b.lo, b.hi)
+	v.standard(def)
+	if b.orNone {
+		v.orWord(noLimit)
+		if def == NoLimit {
+			v.standard(noLimit)
 		}
 	}
 }
+
+// millis reads milliseconds into a duration, which is a whole number of them.
+func millis(to *time.Duration, lo, hi int64) func(value) {
+	return func(v value) {
+		ms := to.Milliseconds()
+		whole(&ms, bounds{lo: lo, hi: hi, unit: "milliseconds"})(v)
+		*to = time.Duration(ms) * time.Millisecond
+	}
+}
+
+// fraction is a number in plain digits.
+var fraction = regexp.MustCompile(`^([0-9]+\.?[0-9]*|\.[0-9]+)$`)
 
 // decimal reads a number from 0 to hi into to.
 func decimal(to *float64, hi float64) func(value) {
 	must := "must be a number from 0 to " + strconv.FormatFloat(hi, 'f', -1, 64)
 	return func(v value) {
+		if v.describing() {
+			v.number("number", 0, hi)
+			v.standard(*to)
+			return
+		}
 		text, ok := v.plain(must)
 		if !ok {
 			return
 		}
 		n, err := strconv.ParseFloat(text, 64)
-		if err != nil || n < 0 || n > hi || math.IsNaN(n) {
+		if err != nil || n > hi || !fraction.MatchString(text) {
 			v.wrong(must)
 			return
 		}
@@ -104,26 +126,67 @@ func decimal(to *float64, hi float64) func(value) {
 	}
 }
 
-// boolean reads true or false into to.
-func boolean(to *bool) func(value) {
-	const must = "must be true or false, without quotes"
+// dollars reads an amount that may be unlimited, exactly to a micro-dollar.
+func dollars(to *subjects.USD) func(value) {
+	must := fmt.Sprintf("must be US dollars in plain digits, from 0 to %d, with at most 6 decimals", int64(maxUSD)) + noLimitHint
 	return func(v value) {
+		switch {
+		case v.describing():
+			v.number("number", 0, int64(maxUSD))
+			v.orWord(noLimit)
+			if v.standard(json.Number(to.String())); *to == NoLimit {
+				v.standard(noLimit)
+			}
+			return
+		case v.isNone():
+			*to = NoLimit
+			return
+		}
 		text, ok := v.plain(must)
 		if !ok {
 			return
 		}
-		text = strings.ToLower(text)
-		if text != "true" && text != "false" {
+		n, fits := parseMicro(text, maxUSD)
+		if !fits {
 			v.wrong(must)
 			return
 		}
-		*to = text == "true"
+		*to = subjects.USD(n)
+	}
+}
+
+// boolean reads true or false into to.
+func boolean(to *bool) func(value) {
+	const must = "must be true or false, without quotes"
+	return func(v value) {
+		if v.describing() {
+			v.says(schema{"type": "boolean"})
+			v.orVariable()
+			v.standard(*to)
+			return
+		}
+		text, ok := v.plain(must)
+		if !ok {
+			return
+		}
+		switch text {
+		case "true", "True", "TRUE":
+			*to = true
+		case "false", "False", "FALSE":
+			*to = false
+		default:
+			v.wrong(must)
+		}
 	}
 }
 
 // oneOf reads one of a few words into to.
 func oneOf(to *string, words []string) func(value) {
 	return func(v value) {
+		if v.describing() {
+			v.words(words, *to)
+			return
+		}
 		text, ok := v.text()
 		switch {
 		case !ok:
@@ -144,6 +207,7 @@ func mustBe(words []string) string {
 
 // name reads a model id, task or the like: short, one line, nothing around it.
 func (v value) name() (string, bool) {
+	v.says(nameShape())
 	text, ok := v.text()
 	if !ok {
 		return "", false

@@ -26,9 +26,7 @@ func (d *decoder) ruleSections() []field {
 // taskPriority reads the order of providers by task.
 func (d *decoder) taskPriority(v value) {
 	for _, e := range v.entries(same) {
-		if problem := badName(e.key); problem != "" {
-			e.pos = e.at
-			e.fault("the task name %s", problem)
+		if !e.nameKey("task name") {
 			continue
 		}
 		if ids, ok := e.providerList(); ok {
@@ -40,39 +38,42 @@ func (d *decoder) taskPriority(v value) {
 // sensitivity reads which providers may see content of each sensitivity.
 func (d *decoder) sensitivity(v value) {
 	v.object(field{"allow", func(v value) {
-		for _, e := range v.entries(same) {
-			if !e.oneKey("sensitivity", Sensitivities) {
-				continue
+		v.choice("sensitivity", Sensitivities, func(name string, v value) {
+			v.standard(d.cfg.Sensitivity.Allow[name])
+			if ids, ok := v.set(value.allowed); ok {
+				d.cfg.Sensitivity.Allow[name] = append([]string{}, ids...)
 			}
-			if ids, ok := e.allowed(); ok {
-				d.cfg.Sensitivity.Allow[e.key] = ids
-			}
-		}
+		})
 	}})
 }
 
-// allowed reads a list of all, local and providers. A provider that is not in the
-// file may yet announce itself: its name is remarked on, not refused.
-func (v value) allowed() ([]string, bool) {
-	all, ok := v.items()
-	ids := make([]string, 0, len(all))
-	for _, item := range all {
-		id, fine := item.name()
-		switch {
-		case !fine:
-		case slices.Contains(ids, id):
-			item.fault("%s stands in the list twice; keep one", show(id))
-		default:
-			ids = append(ids, id)
-			item.noteStranger(id)
-		}
+// allowWords may stand where a provider is allowed to see content.
+var allowWords = []string{AllowAll, AllowLocal}
+
+// outsideName is what a provider may be called that announces itself (docs/subjects.md).
+var outsideName = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
+
+// allowed reads all, local or a provider. A provider that is not in the file may
+// yet announce itself: its name is remarked on, not refused.
+func (v value) allowed() string {
+	if v.describing() {
+		v.says(schema{"anyOf": []schema{{"enum": append(slices.Clone(allowWords), ProviderIDs...)}, {"type": "string", "pattern": outsideName.String()}}})
 	}
-	return ids, ok
+	id, ok := v.text()
+	switch {
+	case !ok:
+		return ""
+	case !outsideName.MatchString(id):
+		v.fault("found %s; must be %s, or a provider's name", describe(v.node), list(allowWords))
+		return ""
+	}
+	v.noteStranger(id)
+	return id
 }
 
 // noteStranger remarks on the name of a provider that is not there.
 func (v value) noteStranger(id string) {
-	words := append([]string{AllowAll, AllowLocal}, v.d.cfg.Order...)
+	words := append(slices.Clone(allowWords), v.d.cfg.Order...)
 	if slices.Contains(words, id) {
 		return
 	}
@@ -121,9 +122,17 @@ func newHook(name string) Hook {
 // the protocol reads as something else.
 var hookName = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 
+func hookShape() schema {
+	is := pattern(hookName.String(), subjects.MaxName)
+	is["anyOf"] = []schema{{"pattern": `^llm\.hook\.`}, {"not": schema{"pattern": `^(llm(\.|$)|_)`}}}
+	return is
+}
+
 // hookSubject reads a hook's subject. Sluice's own subjects and the server's are
 // refused: Sluice would ask itself.
 func (v value) hookSubject(to *string) {
+	v.says(hookShape())
+	v.standard(*to)
 	text, ok := v.text()
 	switch {
 	case !ok:

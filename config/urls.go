@@ -11,6 +11,9 @@ import (
 // maxURL bounds a base URL, in bytes.
 const maxURL = 2048
 
+// baseForm is what a base URL looks like, less strict than parseBaseURL.
+const baseForm = `^[Hh][Tt][Tt][Pp][Ss]?://[^\s?#]+$`
+
 // parseBaseURL checks the root of an API: absolute, http or https, and nothing
 // in it that must not be shown. Slashes at its end are cut. problem never
 // quotes the text, which may hold a key.

@@ -17,20 +17,24 @@ import (
 // cannot multiply them.
 const maxVisits = 50_000
 
-// value is one value of the file and where it stands.
+// value is one value of the file and where it stands; with a shape it is a place
+// that is described (shape.go) and has no node.
 type value struct {
 	d    *decoder
 	node ast.Node
 	path string
 	pos  position
 	// lost marks a value that is not there and has its fault already.
-	lost bool
+	lost  bool
+	shape *shape
 }
 
 // entry is one key of a mapping with its value.
 type entry struct {
 	key string
 	at  position
+	// names is where a described mapping notes what its keys are like.
+	names *schema
 	value
 }
 
@@ -47,7 +51,7 @@ func (v value) empty() bool { return v.node.Type() == ast.NullType }
 func (v value) fault(format string, args ...any) { v.suggest("", format, args...) }
 
 func (v value) suggest(name, format string, args ...any) {
-	if v.lost {
+	if v.lost || v.describing() {
 		return
 	}
 	v.d.add(Fault{
@@ -84,6 +88,9 @@ func notPrint(r rune) bool { return !unicode.IsPrint(r) }
 // entries reads a mapping; an empty value is an empty mapping. alike says
 // which keys are one and the same; the second of two is a fault.
 func (v value) entries(alike func(string) string) []entry {
+	if v.describing() {
+		return []entry{v.freeEntry()}
+	}
 	m, ok := v.node.(*ast.MappingNode)
 	if !ok {
 		if !v.empty() {
@@ -131,8 +138,50 @@ func (e entry) twice(first entry) {
 
 func same(key string) string { return key }
 
-// snake writes camelCase as snake_case, so that both spell one key.
+// nameKey checks that the key is a name: what says of what.
+func (e entry) nameKey(what string) bool {
+	if e.describing() {
+		*e.names = nameShape()
+		return true
+	}
+	if problem := badName(e.key); problem != "" {
+		e.pos = e.at
+		e.fault("the %s %s", what, problem)
+		return false
+	}
+	return true
+}
+
+// oneKey checks that the key is one of a few.
+func (e entry) oneKey(what string, keys []string) bool {
+	if slices.Contains(keys, e.key) {
+		return true
+	}
+	e.pos = e.at
+	e.suggest(subjects.Nearest(e.key, keys), "unknown %s; the %ss are %s", what, what, list(keys))
+	return false
+}
+
+// choice reads a mapping whose keys are a few names, each in one spelling.
+func (v value) choice(what string, keys []string, read func(string, value)) {
+	if v.describing() {
+		for _, key := range keys {
+			read(key, v.property(key, key))
+		}
+		return
+	}
+	for _, e := range v.entries(same) {
+		if e.oneKey(what, keys) {
+			read(e.key, e.value)
+		}
+	}
+}
+
+// snake and camel write a key in the two spellings that mean the same.
 func snake(key string) string {
+	if !strings.ContainsFunc(key, unicode.IsUpper) {
+		return key
+	}
 	var b strings.Builder
 	for i, r := range key {
 		if unicode.IsUpper(r) && i > 0 {
@@ -143,13 +192,39 @@ func snake(key string) string {
 	return b.String()
 }
 
+func camel(key string) string {
+	if !strings.Contains(key, "_") {
+		return key
+	}
+	var b strings.Builder
+	up := false
+	for i, r := range key {
+		switch {
+		case r == '_' && i > 0:
+			up = true
+		case up:
+			b.WriteRune(unicode.ToUpper(r))
+			up = false
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
 // object reads a mapping with a fixed set of keys, in either spelling.
 func (v value) object(own ...field) { v.objectWith(own, nil) }
 
 // objectWith is object with keys aside: known only to say why they are not read.
 func (v value) objectWith(own, aside []field) {
+	if v.describing() {
+		for _, f := range own {
+			f.read(v.property(f.name, f.name))
+		}
+		return
+	}
 	for _, e := range v.entries(snake) {
-		alike := func(f field) bool { return snake(f.name) == snake(e.key) }
+		alike := func(f field) bool { return f.spells(e.key) }
 		i := slices.IndexFunc(own, alike)
 		j := slices.IndexFunc(aside, alike)
 		switch {
@@ -187,6 +262,9 @@ func (e entry) unknown(own []field) {
 
 // items reads a list.
 func (v value) items() ([]value, bool) {
+	if v.describing() {
+		return []value{v.list()}, false
+	}
 	s, ok := v.node.(*ast.SequenceNode)
 	if !ok {
 		v.fault("found %s; must be a list such as [a, b], or [] for none", describe(v.node))
@@ -202,8 +280,33 @@ func (v value) items() ([]value, bool) {
 	return all, true
 }
 
+// set reads a list of texts, none of them twice. read returns "" for what it
+// refuses. The list is nil when it is empty; ok says that there is one.
+func (v value) set(read func(value) string) (texts []string, ok bool) {
+	all, ok := v.items()
+	for _, item := range all {
+		text := read(item)
+		switch {
+		case text == "":
+		case slices.Contains(texts, text):
+			item.fault("%s stands in the list twice; keep one", show(text))
+		default:
+			texts = append(texts, text)
+		}
+	}
+	v.unique()
+	return texts, ok
+}
+
 // text reads a text, with its variables put in.
 func (v value) text() (string, bool) {
+	if v.describing() {
+		if v.shape.is != nil {
+			v.orVariable()
+		}
+		v.says(schema{"type": "string"})
+		return "", false
+	}
 	raw, ok := rawText(v.node)
 	if !ok {
 		v.fault("found %s; must be a text%s", describe(v.node), quoteHint(v.node))
