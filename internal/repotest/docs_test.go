@@ -393,6 +393,16 @@ var shapes = map[string]func() any{
 	"route":     func() any { return new(subjects.Route) },
 	"saturated": func() any { return new(subjects.PoolSaturatedEvent) },
 	"cancel":    func() any { return new(subjects.CancelRequest) },
+	"metrics":   func() any { return new(subjects.Metrics) },
+
+	"quotaReset": func() any { return new(subjects.QuotaResetReply) },
+	"cacheClear": func() any { return new(subjects.CacheClearReply) },
+	"reload":     func() any { return new(subjects.ReloadReply) },
+	"breaker":    func() any { return new(subjects.BreakerEvent) },
+	"quota":      func() any { return new(subjects.QuotaEvent) },
+	"budget":     func() any { return new(subjects.BudgetEvent) },
+	"hookStatus": func() any { return new(subjects.HookEvent) },
+	"config":     func() any { return new(subjects.ConfigEvent) },
 }
 
 // shape reads the block as a message of the contract. What it writes back must
