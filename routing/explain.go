@@ -13,7 +13,7 @@ import (
 func (d *Decision) SkippedAt(i int) []subjects.Attempt {
 	var out []subjects.Attempt
 	for k, s := range d.Skipped {
-		if d.before[k] == i {
+		if d.places[k].before == i {
 			out = append(out, subjects.Attempt{Provider: s.Provider, Outcome: subjects.OutcomeSkipped, Reason: s.Reason})
 		}
 	}

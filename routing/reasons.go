@@ -30,8 +30,9 @@ const (
 // heldText says what a hold is, until when, and why: "quota until 14:05",
 // "breaker open until 14:05:30 after PROVIDER_ERROR".
 func heldText(reason string, h *Hold, now time.Time) string {
-	var buf [96]byte
+	var buf [128]byte
 	b := buf[:0]
+	timed := !h.Trial && !h.Until.IsZero()
 	switch {
 	case reason == ReasonReserve:
 		b = append(b, "quota reserve"...)
@@ -39,56 +40,64 @@ func heldText(reason string, h *Hold, now time.Time) string {
 		b = append(b, "breaker half-open"...)
 	case reason == ReasonBreaker:
 		b = append(b, "breaker open"...)
+	case timed:
+		b = append(b, "quota"...)
 	default:
-		b = append(b, reason...)
+		b = append(b, "quota used up"...)
 	}
-	switch {
-	case h.Trial:
-		b = append(b, ", a trial call is under way"...)
-	case !h.Until.IsZero():
+	if timed {
 		b = append(b, " until "...)
 		b = appendUntil(b, h.Until, now, reason == ReasonBreaker)
-	case reason == ReasonQuota:
-		b = append(b, " used up"...)
 	}
 	if h.Detail != "" {
-		if h.Trial {
-			b = append(b, ',')
+		if reason == ReasonReserve {
+			b = append(b, ':')
 		}
 		b = append(b, ' ')
 		b = append(b, h.Detail...)
+	}
+	if h.Trial {
+		b = append(b, ", a trial call is under way"...)
 	}
 	return string(b)
 }
 
 // appendUntil writes a moment in UTC: the time of day when it is less than a day
-// away, else with its date. It is rounded up, so that it is over when it is over.
+// away, else with its date. It is rounded up to a minute, or to a second, so that
+// it is over when it is over.
 func appendUntil(b []byte, until, now time.Time, seconds bool) []byte {
-	unit, clock := time.Minute, "15:04"
+	const minute, hour, day = 60, 60 * 60, 24 * 60 * 60
+	sec := until.Unix()
+	if until.Nanosecond() > 0 {
+		sec++
+	}
+	if !seconds {
+		sec = (sec + minute - 1) / minute * minute
+	}
+	if sec-now.Unix() >= day {
+		b = append(time.Unix(sec, 0).UTC().AppendFormat(b, time.DateOnly), ' ')
+	}
+	b = appendTwo(b, sec%day/hour)
+	b = appendTwo(append(b, ':'), sec%hour/minute)
 	if seconds {
-		unit, clock = time.Second, "15:04:05"
+		b = appendTwo(append(b, ':'), sec%minute)
 	}
-	if whole := until.Truncate(unit); whole.Before(until) {
-		until = whole.Add(unit)
-	}
-	until = until.UTC()
-	if until.Sub(now) >= 24*time.Hour {
-		b = append(until.AppendFormat(b, time.DateOnly), ' ')
-	}
-	return until.AppendFormat(b, clock)
+	return b
 }
+
+func appendTwo(b []byte, n int64) []byte { return append(b, byte('0'+n/10), byte('0'+n%10)) }
 
 // allowedText is what the rules say of content of one sensitivity.
 func allowedText(cfg *config.Config, sensitivity string) string {
 	allow := cfg.Sensitivity.Allow[sensitivity]
-	who := strings.Join(allow, ", ")
+	who := strings.Join(allow, ", ") + " only"
 	switch {
 	case len(allow) == 0:
 		who = "nobody"
 	case slices.Equal(allow, []string{config.AllowLocal}):
-		who = "local providers"
+		who = "local providers only"
 	}
-	return sensitivity + " content may go to " + who + " only (sensitivity.allow)"
+	return sensitivity + " content may go to " + who + " (sensitivity.allow)"
 }
 
 func unknownTier(tier string) error {

@@ -74,9 +74,10 @@ type Hold struct {
 	Until time.Time
 	// Trial says that this call is under way: the others still pass by.
 	Trial bool
-	// Detail is what more there is to say, for people: "after PROVIDER_ERROR",
-	// "as the provider says". It stands behind the reason and the time ("breaker
-	// open until 14:05:30 after PROVIDER_ERROR"), names neither, and may be empty.
+	// Detail is what more there is to say, for people: "after PROVIDER_ERROR" of a
+	// breaker, "for claude-opus-5" of a quota, a sentence of a reserve. It stands
+	// behind the reason and the time ("breaker open until 14:05:30 after
+	// PROVIDER_ERROR"), repeats neither, and may be empty.
 	Detail string
 }
 
@@ -163,14 +164,19 @@ type Decision struct {
 	// at is the moment it was made for, mode the configuration's.
 	at   time.Time
 	mode string
-	// before has, for each of Skipped, how many of Chain come before it.
-	before []int
-	// moments has the times that Skipped points to.
-	moments []subjects.Time
+	// places has one for each of Skipped.
+	places []place
 	// overBudget says that a provider that could serve was left out for a budget,
 	// incapable that one was left out which lacks a capability, whatever else was
 	// in its way before.
 	overBudget, incapable bool
+}
+
+// place is where a provider that was left out would stand: before says how many
+// of the chain come before it. The time is what its RetryAt points to.
+type place struct {
+	before int
+	retry  subjects.Time
 }
 
 // Resolve decides for the moment now. Its errors are VALIDATION_ERROR: a name
@@ -229,16 +235,13 @@ func (d *Decision) note(s string) { d.Notes = append(d.Notes, s) }
 
 // skip leaves a provider out. most is how many can be left out from here on.
 func (d *Decision) skip(id string, no *obstacle, most int) {
-	if d.Skipped == nil {
-		d.Skipped, d.before = make([]subjects.Skipped, 0, most), make([]int, 0, most)
+	if d.Skipped == nil { // neither grows: Skipped points into places
+		d.Skipped, d.places = make([]subjects.Skipped, 0, most), make([]place, 0, most)
 	}
+	d.places = append(d.places, place{len(d.Chain), subjects.Time{Time: no.until}})
 	out := subjects.Skipped{Provider: id, Reason: no.reason, Detail: no.detail}
 	if !no.until.IsZero() {
-		if d.moments == nil { // it never grows: Skipped points into it
-			d.moments = make([]subjects.Time, 0, most)
-		}
-		d.moments = append(d.moments, subjects.Time{Time: no.until})
-		out.RetryAt = &d.moments[len(d.moments)-1]
+		out.RetryAt = &d.places[len(d.places)-1].retry
 	}
 	if !no.again.IsZero() && (d.RetryAt.IsZero() || no.again.Before(d.RetryAt)) {
 		d.RetryAt = no.again
@@ -246,5 +249,4 @@ func (d *Decision) skip(id string, no *obstacle, most int) {
 	d.overBudget = d.overBudget || no.overBudget
 	d.incapable = d.incapable || no.incapable
 	d.Skipped = append(d.Skipped, out)
-	d.before = append(d.before, len(d.Chain))
 }

@@ -2,9 +2,6 @@ package routing
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -131,73 +128,12 @@ func TestNoProvider(t *testing.T) {
 	}
 }
 
-// TestResolveProperties: the same input gives the same decision; no provider is
-// both in the chain and skipped, or there twice; none of the chain is
-// unavailable or lacks a need.
-func TestResolveProperties(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	pick := func(s ...string) string { return s[rng.IntN(len(s))] }
-	var configs []*config.Config
-	for _, mode := range []string{"mock", "local", "public"} {
-		configs = append(configs, load(t, "SEMANTIC_ANALYSIS_MODE="+mode))
-	}
-	for range 3000 {
-		cfg := configs[rng.IntN(3)]
-		snap := Snapshot{}
-		for _, id := range config.ProviderIDs {
-			snap[id] = State{Available: rng.IntN(2) == 0, Reason: ReasonUnavailable, Has: wire.Need(rng.UintN(512))}
-		}
-		job := Job{
-			Task: pick("", "x", "basic_classification"), Tier: pick("", "fast", "premium"), Provider: pick(append(config.ProviderIDs, "", "", "")...),
-			Model: pick("", "auto", "groq/m", "claude-sonnet-4.5", "fast"), Privacy: pick("", "local"), Needs: wire.Need(rng.UintN(4)), ForcePaid: rng.IntN(4) == 0,
-		}
-		r := New(cfg)
-		a, err := r.Resolve(snap, &job, at)
-		b, errB := New(cfg).Resolve(snap, &job, at)
-		if !reflect.DeepEqual(a, b) || fmt.Sprint(err) != fmt.Sprint(errB) {
-			t.Fatalf("%+v gives two decisions", job)
-		}
-		if err != nil {
-			continue
-		}
-		var seen []string
-		for _, c := range a.Chain {
-			st := snap[c.Provider]
-			if !st.Available || job.Needs.Missing(st.Has) != 0 || c.Model == "" || job.Privacy == "local" && !r.Local(c.Provider) {
-				t.Fatalf("%+v: %s must not be in the chain", job, c.Provider)
-			}
-			seen = append(seen, c.Provider)
-		}
-		trail := 0
-		for i := range len(a.Chain) + 1 {
-			trail += len(a.SkippedAt(i))
-		}
-		for _, s := range a.Skipped {
-			seen = append(seen, s.Provider)
-		}
-		slices.Sort(seen)
-		if len(slices.Compact(slices.Clone(seen))) != len(seen) || trail != len(a.Skipped) {
-			t.Fatalf("%+v: a provider stands twice: %v", job, seen)
-		}
-	}
-}
-
 func TestClass(t *testing.T) {
 	cfg := load(t)
 	cfg.ProcessClasses = map[string]string{"wiki": "ingestion", "batch-*": "ingestion", "batch-now": "interactive"}
 	for process, want := range map[string]string{"wiki": "ingestion", "batch-7": "ingestion", "batch-now": "interactive", "other": "interactive", "": "interactive"} {
 		if got := Class(cfg, process); got != want {
 			t.Errorf("%q is %s, want %s", process, got, want)
-		}
-	}
-}
-
-func BenchmarkResolve(b *testing.B) {
-	r, snap, job := New(load(b)), with(config.ProviderIDs...), &Job{Task: "semantic_code_analysis"}
-	b.ReportAllocs()
-	for b.Loop() {
-		if d, err := r.Resolve(snap, job, at); err != nil || len(d.Chain) < 9 {
-			b.Fatal(d, err)
 		}
 	}
 }
