@@ -96,7 +96,7 @@ func pose[T any](ctx context.Context, p *hookPoint, ask func(context.Context) (T
 			}
 			<-p.places
 		}()
-		reply <- guarded(ctx, ask)
+		guarded(ctx, ask, reply)
 	}()
 	select {
 	case r := <-reply:
@@ -117,15 +117,16 @@ func pose[T any](ctx context.Context, p *hookPoint, ask func(context.Context) (T
 
 // guarded makes an error of a panic, and of an implementation that ends its
 // goroutine.
-func guarded[T any](ctx context.Context, ask func(context.Context) (T, error)) (r hookReply[T]) {
-	r.err = hookFault("it ended without an answer")
+func guarded[T any](ctx context.Context, ask func(context.Context) (T, error), reply chan<- hookReply[T]) {
+	r := hookReply[T]{err: hookFault("it ended without an answer")}
 	defer func() {
 		if p := recover(); p != nil {
 			r.err, r.stack = hookFault("it panicked"+kindOfPanic(p)), string(debug.Stack())
 		}
+		reply <- r
 	}()
 	answer, err := ask(ctx)
-	return hookReply[T]{answer: answer, err: err}
+	r = hookReply[T]{answer: answer, err: err}
 }
 
 // kindOfPanic names the value of a panic by its type: it may hold a prompt.

@@ -23,6 +23,7 @@ type costTeller struct {
 	d      *hookDesk
 	queue  chan *hooks.BudgetCost
 	places chan struct{}
+	once   sync.Once
 	quit   chan struct{}
 	done   chan struct{}
 
@@ -96,7 +97,7 @@ func (t *costTeller) tell(c *hooks.BudgetCost) {
 
 // close stops telling: at once, when it takes longer than costGrace.
 func (t *costTeller) close() {
-	close(t.quit)
+	t.once.Do(func() { close(t.quit) })
 	grace := time.AfterFunc(costGrace, t.stop)
 	defer grace.Stop()
 	<-t.done
