@@ -112,32 +112,49 @@ func inOrder(batch []Entry) []Entry {
 
 // cursor is the stored Cursor. gen is 1 for the first stream ever seen; rows and
 // dead count what the database holds, so that a loss shows where no sum tells it.
+// today has what the last row's day spent and its own sum does not have yet: the
+// cursor is written anyway, and the sum only when another day comes.
 type cursor struct {
 	gen        uint32
 	seq        uint64
 	rows, dead uint64
+	today      spend
 	stream     string
 }
 
-const cursorLen = 29 // before the stream
+// cursorLen is what a cursor has before the stream, and cursorVersion its first
+// byte. One of version 1 has no today.
+const (
+	oldCursorLen  = 29
+	cursorLen     = oldCursorLen + spendLen
+	cursorVersion = 2
+)
 
 func (c cursor) encode() []byte {
-	b := binary.BigEndian.AppendUint32([]byte{version}, c.gen)
+	b := append(make([]byte, 0, cursorLen+len(c.stream)), cursorVersion)
+	b = binary.BigEndian.AppendUint32(b, c.gen)
 	for _, v := range [...]uint64{c.seq, c.rows, c.dead} {
 		b = binary.BigEndian.AppendUint64(b, v)
 	}
-	return append(b, c.stream...)
+	return append(c.today.append(b), c.stream...)
 }
 
 func (c *cursor) decode(b []byte) error {
-	if len(b) < cursorLen || b[0] != version {
+	at := cursorLen
+	if len(b) > 0 && b[0] == version {
+		at = oldCursorLen
+	}
+	if len(b) < at || b[0] != version && b[0] != cursorVersion {
 		return fmt.Errorf("a cursor of %d bytes: %w", len(b), errFormat)
 	}
 	*c = cursor{
 		gen: binary.BigEndian.Uint32(b[1:]), seq: binary.BigEndian.Uint64(b[5:]),
-		rows: binary.BigEndian.Uint64(b[13:]), dead: binary.BigEndian.Uint64(b[21:]), stream: string(b[cursorLen:]),
+		rows: binary.BigEndian.Uint64(b[13:]), dead: binary.BigEndian.Uint64(b[21:]), stream: string(b[at:]),
 	}
-	return nil
+	if at == oldCursorLen {
+		return nil
+	}
+	return c.today.decode(b[oldCursorLen:cursorLen])
 }
 
 func (c cursor) put(txn *badger.Txn) error {
@@ -176,9 +193,7 @@ type writer struct {
 	part         Applied // by txn
 	deltas       map[string]*counters
 	spends       map[string]*spend
-	today        *spend // the sum of the day that ended last in spends
-	day          uint64 // of today, since 1970
-	count, bytes int64  // what txn holds, by Badger's measure
+	count, bytes int64 // what txn holds, by Badger's measure
 	key          []byte
 }
 
@@ -204,7 +219,7 @@ func (w *writer) begin() (err error) {
 	}
 	w.txn = w.s.db.NewTransaction(true)
 	w.dirty, w.part, w.count, w.bytes = false, Applied{}, 0, 0
-	w.deltas, w.spends, w.today = make(map[string]*counters), make(map[string]*spend), nil
+	w.deltas, w.spends = make(map[string]*counters), make(map[string]*spend)
 	if w.cur, err = readCursor(w.txn); err == nil && w.cur.stream != w.stream {
 		w.cur.gen, w.cur.seq, w.cur.stream = w.cur.gen+1, 0, w.stream
 	}
@@ -322,11 +337,13 @@ func (w *writer) addCounts(minute int64, n names, c *counters) {
 
 // addSpend adds a record to the sums of its day, its run and its batch.
 func (w *writer) addSpend(m *measured) {
-	if day := m.ms / dayMillis; w.today == nil || day != w.day {
-		w.key = dayKey(w.key[:0], m.ms)
-		w.today, w.day = w.spendAt(w.key), day
+	today := &w.cur.today
+	if today.calls > 0 && today.last/dayMillis != m.ms/dayMillis {
+		w.key = dayKey(w.key[:0], today.last)
+		w.spendAt(w.key).add(today)
+		*today = spend{}
 	}
-	w.today.add(&m.spend)
+	today.add(&m.spend)
 	if m.run != "" {
 		w.key = append(append(w.key[:0], runPrefix...), m.run...)
 		w.spendAt(w.key).add(&m.spend)

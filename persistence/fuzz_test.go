@@ -97,7 +97,8 @@ func FuzzRecord(f *testing.F) {
 func FuzzValues(f *testing.F) {
 	f.Add(new(packer).pack([]byte(strings.Repeat("x", 40))))
 	f.Add((&counters{1, 2, 3}).encode())
-	f.Add(cursor{1, 2, 3, 4, "A"}.encode())
+	f.Add(cursor{1, 2, 3, 4, spend{5, 6, 7, 8}, "A"}.encode())
+	f.Add((&spend{1, 2, 3, 4}).encode())
 	f.Add(rowRef{1, 2, 3}.append([]byte{version}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if row, err := unpackRow(b); err == nil && len(row) > maxRecord {
@@ -108,8 +109,12 @@ func FuzzValues(f *testing.F) {
 			t.Fatal("counters")
 		}
 		var cur cursor
-		if cur.decode(b) == nil && !bytes.Equal(cur.encode(), b) {
+		if cur.decode(b) == nil && b[0] == cursorVersion && !bytes.Equal(cur.encode(), b) {
 			t.Fatal("cursor")
+		}
+		var sum spend
+		if sum.decode(b) == nil && !bytes.Equal(sum.encode(), b) {
+			t.Fatal("sum of spending")
 		}
 		_, _ = parseIndex(b)
 		if _, series, err := splitRollup(b); err == nil {

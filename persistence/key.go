@@ -31,7 +31,7 @@ const (
 	monthKeyLen = len(monthPrefix) + len(monthFormat)
 )
 
-// version is the first byte of every value but a rollup's and a row's.
+// version is the first byte of every value but a rollup's, a row's and a cursor's.
 const version = 1
 
 var errFormat = errors.New("not in the format of this version")

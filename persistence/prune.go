@@ -36,8 +36,11 @@ func (s *Store) prune(now time.Time) error {
 		if err := eachSpend(txn, []byte(dayPrefix), func(_ []byte, day *spend) bool { newest.add(day); return true }); err != nil {
 			return err
 		}
-		at := min(newest.last, uint64(max(now.UnixMilli(), 0)))
-		var err error
+		c, err := readCursor(txn)
+		if err != nil {
+			return err
+		}
+		at := min(max(newest.last, c.today.last), uint64(max(now.UnixMilli(), 0)))
 		if days, err = oldDays(txn, before(at, keepDays)); err == nil {
 			cutoff = before(at, keepRuns)
 			runs, err = s.oldRuns(txn, cutoff)

@@ -1,9 +1,11 @@
 package persistence
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -47,7 +49,13 @@ func (s *Store) Spent(scope, id string) (Spend, error) {
 				return err
 			}
 		}
-		return nil
+		c, err := readCursor(txn)
+		today := dayKey(nil, c.today.last)
+		if err == nil && (slices.ContainsFunc(keys, func(key []byte) bool { return bytes.Equal(key, today) }) ||
+			slices.ContainsFunc(prefixes, func(prefix []byte) bool { return bytes.HasPrefix(today, prefix) })) {
+			sum.add(&c.today)
+		}
+		return err
 	})
 	if err != nil || sum == (spend{}) {
 		return Spend{}, err
@@ -86,8 +94,9 @@ func spendKeys(scope, id string) (keys, prefixes [][]byte, err error) {
 //	s/d/<day>       of a day; after 400 days it is folded into its month
 //	s/m/<month>     of those days of a month that were folded
 //
-// So one transaction writes one sum for all times, and a month, or ever, is added
-// up when it is asked for, of at most some 400 days and the months before them.
+// What the last row's day has beside its sum is in the cursor. So a transaction
+// mostly writes no sum for any time, and a month, or ever, is added up when it is
+// asked for, of at most some 400 days and the months before them.
 type spend struct {
 	calls, tokens int64
 	cost          int64  // micro-dollars
@@ -116,9 +125,10 @@ func (s *spend) within(o *spend) bool {
 	return s.calls <= o.calls && s.tokens <= o.tokens && s.cost <= o.cost && s.last <= o.last
 }
 
-func (s *spend) encode() []byte {
-	b := make([]byte, 1, spendLen)
-	b[0] = version
+func (s *spend) encode() []byte { return s.append(make([]byte, 0, spendLen)) }
+
+func (s *spend) append(b []byte) []byte {
+	b = append(b, version)
 	for _, v := range [...]uint64{uint64(s.calls), uint64(s.tokens), uint64(s.cost), s.last} {
 		b = binary.BigEndian.AppendUint64(b, v)
 	}

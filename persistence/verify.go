@@ -248,6 +248,9 @@ func (v *verifier) compareSpends() error {
 		return err
 	}
 	months := map[string]*spend{} // stored
+	if today := &v.cur.today; today.calls > 0 {
+		addTo(months, string(monthKey(dayKey(nil, today.last))), today)
+	}
 	if err := eachSpend(v.txn, []byte(spendPrefix), func(k []byte, got *spend) bool {
 		key := string(k)
 		day := strings.HasPrefix(key, dayPrefix)
