@@ -88,6 +88,20 @@ func (l *loader) switches() {
 	l.choose("SEMANTIC_ANALYSIS_TIER", subjects.Tiers, &c.ForcedTier)
 	l.choose("SEMANTIC_ANALYSIS_PROVIDER", c.Order, &c.ForcedProvider)
 	l.choose("SEMANTIC_ANALYSIS_COST_MODE", costModes, &c.CostMode)
+	l.noteForced()
+}
+
+// noteForced remarks on a provider that the mode leaves nothing to do.
+func (l *loader) noteForced() {
+	const name = "SEMANTIC_ANALYSIS_PROVIDER"
+	p := l.cfg.Providers[l.cfg.ForcedProvider]
+	switch {
+	case p == nil:
+	case l.cfg.Mode == ModeMock && p.Mock == nil:
+		l.note("%s: changes nothing, in mode mock the mock serves", name)
+	case l.cfg.Mode == ModeLocal && !p.Local():
+		l.note("%s: %s is not local and the mode is: no call can be served", name, p.ID)
+	}
 }
 
 // choose reads a variable that has one of a few words.

@@ -1,11 +1,14 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/sluice-llm/sluice/subjects"
 )
 
 func TestOllamaHost(t *testing.T) {
@@ -63,6 +66,74 @@ func TestExpand(t *testing.T) {
 	}
 }
 
+// TestDollarsStay: what has no ${ in it is never changed and never refused.
+func TestDollarsStay(t *testing.T) {
+	t.Parallel()
+	env := newEnviron([]string{"HOME=/h", "A=x", "5=y"})
+	for _, in := range []string{"$", "$5", "$$", "cost in $", "$HOME", "$A", "a$", "$ {A}", "$$$", "100$ {", "{$}", "$(A)", "%A%"} {
+		if got, problem := expand(in, env); got != in || problem != "" {
+			t.Errorf("%q: %q %s", in, got, problem)
+		}
+		c := mustLoad(t, "providers: {mock: {content: '"+in+"'}}", "HOME=/h", "A=x")
+		if got := c.Providers["mock"].Mock.Default.Content; got != in {
+			t.Errorf("%q is read as %q", in, got)
+		}
+	}
+}
+
+// expandSlowly is what expand should do, letter by letter. ok = no fault.
+func expandSlowly(in string, env environ) (out string, ok bool) {
+	for in != "" {
+		switch {
+		case strings.HasPrefix(in, "$${"):
+			out, in = out+"${", in[3:]
+		case strings.HasPrefix(in, "${"):
+			inside, rest, closed := strings.Cut(in[2:], "}")
+			name, def, hasDefault := strings.Cut(inside, ":-")
+			val, set := env[name]
+			if name == "" || !closed || strings.Trim(name, "AB5") != "" || name[0] == '5' || !set && !hasDefault {
+				return "", false
+			}
+			if val == "" {
+				val = def
+			}
+			out, in = out+val, rest
+		default:
+			out, in = out+in[:1], in[1:]
+		}
+	}
+	return out, true
+}
+
+// TestExpandRandomly compares with expandSlowly, on texts made of what matters.
+func TestExpandRandomly(t *testing.T) {
+	t.Parallel()
+	env := newEnviron([]string{"A=x", "AB=${A}$", "B="})
+	rng := rand.New(rand.NewPCG(5, 6))
+	pieces := []string{"$", "{", "}", "${", "A", "B", "5", ":-", ":", "-", " ", "${A}", "${B:-A}", "$$", "AB"}
+	fine := 0
+	for range 20_000 {
+		in := ""
+		for range rng.IntN(8) {
+			in += pieces[rng.IntN(len(pieces))]
+		}
+		got, problem := expand(in, env)
+		want, ok := expandSlowly(in, env)
+		if got != want || (problem == "") != ok {
+			t.Fatalf("%q: %q %q, want %q %t", in, got, problem, want, ok)
+		}
+		if !strings.Contains(in, "${") && got != in {
+			t.Fatalf("%q is changed to %q", in, got)
+		}
+		if ok {
+			fine++
+		}
+	}
+	if fine < 5_000 || fine > 19_000 {
+		t.Errorf("%d of 20000 are fine", fine)
+	}
+}
+
 // TestExpansionIsBounded has values that are small in the file and large in
 // the environment.
 func TestExpansionIsBounded(t *testing.T) {
@@ -115,4 +186,32 @@ func randomBound(rng *rand.Rand) string {
 		out[i] = r[rng.IntN(len(r))]
 	}
 	return string(out)
+}
+
+// TestForcedAndModes tries what the file and the environment say of modes, tier
+// and provider together: the environment wins where it says anything, then the
+// file, then the default, each for itself (docs/configuration.md).
+func TestForcedAndModes(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(7, 8))
+	pick := func(words []string) string { return append([]string{"", ""}, words...)[rng.IntN(len(words)+2)] }
+	for range 300 {
+		mode, costs := pick(modes), pick(costModes)
+		file := ""
+		if mode != "" {
+			file += "mode: " + mode + "\n"
+		}
+		if costs != "" {
+			file += "cost_mode: " + costs + "\n"
+		}
+		envMode, envCosts, tier, provider := pick(modes), pick(costModes), pick(subjects.Tiers), pick(ProviderIDs)
+		environ := []string{
+			"SEMANTIC_ANALYSIS_MODE=" + envMode, "SEMANTIC_ANALYSIS_COST_MODE=" + envCosts,
+			"SEMANTIC_ANALYSIS_TIER=" + tier, "SEMANTIC_ANALYSIS_PROVIDER=" + provider,
+		}
+		c := mustLoad(t, file, environ...)
+		if c.Mode != cmp.Or(envMode, mode, ModePublic) || c.CostMode != cmp.Or(envCosts, costs, CostStandard) || c.ForcedTier != tier || c.ForcedProvider != provider {
+			t.Errorf("%q, %q: mode %s, cost mode %s, tier %s, provider %s", file, environ, c.Mode, c.CostMode, c.ForcedTier, c.ForcedProvider)
+		}
+	}
 }

@@ -140,6 +140,7 @@ func TestPrecedence(t *testing.T) {
 		byEnv      any
 	}{
 		{"mode", "mode: mock", "SEMANTIC_ANALYSIS_MODE=local", func(c *Config) any { return c.Mode }, "public", "mock", "local"},
+		{"cost mode", "cost_mode: quality", "SEMANTIC_ANALYSIS_COST_MODE=budget", func(c *Config) any { return c.CostMode }, "standard", "quality", "budget"},
 		{"cap", "pools: {caps: {openai: 2}}", "LLM_MAX_RPM_OPENAI=3", func(c *Config) any { return c.Pools.Cap("openai", "m") }, 12, 2, 3},
 		{"cap of a model", "pools: {caps: {openai/m: 2}}", "LLM_MAX_RPM_OPENAI=3", func(c *Config) any { return c.Pools.Cap("openai", "m") }, 12, 2, 2},
 		{"default cap", "pools: {default_cap: 2}", "LLM_MAX_RPM_GITHUB_MODELS=3", func(c *Config) any { return c.Pools.Cap("github-models", "m") }, 8, 2, 3},
@@ -242,10 +243,18 @@ func TestSpellings(t *testing.T) {
 default_tier: fast
 providers:
   openai: {base_url: "http://h/v1", api_key_env_var: K, idle_timeout: 7, available_models: [a], stream_usage: false, models: {fast: a, standard: a, premium: a}}
+  copilot: {quota_tracking: {enabled: false, soft_limit_per_hour: 5}}
   mock: {latency_ms: 1, chunk_delay_ms: 2, input_tokens: 3, output_tokens: 4, retry_after_ms: 5, fail_after_chunks: 6}
 pools: {default_cap: 1, max_queue: 2, max_calls: 3, max_bytes: 4, saturated_after_ms: 5}
 retry: {max_attempts: 1, base_delay_ms: 2, max_delay_ms: 3, call_timeout_ms: 4}
 usage: {prompt_preview: false, stream_max_bytes: 65536, reserve_bytes: 0, max_pending: 1}
+cost_mode: budget
+cache: {max_size: 1, ttl_ms: 2, max_bytes: 3, max_entry_bytes: 4}
+circuit_breaker: {reset_timeout_ms: 1, max_reset_timeout_ms: 2}
+cost_limits: {budget_mode: 1, standard_mode: 2, quality_mode: 3}
+batch_cost_limits: {max_tokens_per_batch: 1, max_cost_per_batch_usd: 2, total_budget_usd: 3, total_budget_period: all, fallback_on_quota: false}
+task_priority: {a_b: [groq]}
+hooks: {budget: {timeout_ms: 1, on_error: deny}}
 fallback_on: []
 process_classes: {a_b: ingestion}
 `
@@ -350,6 +359,20 @@ func TestNotes(t *testing.T) {
 		got := mustLoad(t, c.file, c.environ).Notes
 		if want := []string{c.want}; c.want != "" && !slices.Equal(got, want) || c.want == "" && len(got) != 0 {
 			t.Errorf("%q, %q: %q", c.file, c.environ, got)
+		}
+	}
+	for mode, want := range map[string][]string{
+		"mock":   {"SEMANTIC_ANALYSIS_PROVIDER: changes nothing, in mode mock the mock serves"},
+		"local":  {"SEMANTIC_ANALYSIS_PROVIDER: groq is not local and the mode is: no call can be served"},
+		"public": nil,
+	} {
+		if got := mustLoad(t, "", "SEMANTIC_ANALYSIS_PROVIDER=groq", "SEMANTIC_ANALYSIS_MODE="+mode).Notes; !slices.Equal(got, want) {
+			t.Errorf("%s: %q", mode, got)
+		}
+	}
+	for _, c := range [][2]string{{"ollama", "local"}, {"mock", "mock"}} {
+		if got := mustLoad(t, "mode: "+c[1], "SEMANTIC_ANALYSIS_PROVIDER="+c[0]).Notes; len(got) != 0 {
+			t.Errorf("%s: %q", c, got)
 		}
 	}
 	got := mustLoad(t, "", "OLLAMA_HOST=a", "LLM_BASE_URL_OLLAMA=http://b").Notes

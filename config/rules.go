@@ -64,20 +64,22 @@ func (v value) allowed() string {
 	case !ok:
 		return ""
 	case !outsideName.MatchString(id):
-		v.fault("found %s; must be %s, or a provider's name", describe(v.node), list(allowWords))
+		v.suggest(subjects.Nearest(id, v.allowable()), "found %s; must be %s, or a provider's name", describe(v.node), list(allowWords))
 		return ""
 	}
 	v.noteStranger(id)
 	return id
 }
 
+// allowable lists what is known to stand in a list of those who are allowed.
+func (v value) allowable() []string { return append(slices.Clone(allowWords), v.d.cfg.Order...) }
+
 // noteStranger remarks on the name of a provider that is not there.
 func (v value) noteStranger(id string) {
-	words := append(slices.Clone(allowWords), v.d.cfg.Order...)
-	if slices.Contains(words, id) {
+	if slices.Contains(v.allowable(), id) {
 		return
 	}
-	if near := subjects.Nearest(id, words); near != "" {
+	if near := subjects.Nearest(id, v.allowable()); near != "" {
 		v.d.note("%s: there is no provider %s here; did you mean %s?", v.path, show(id), near)
 		return
 	}

@@ -158,7 +158,7 @@ func (e entry) oneKey(what string, keys []string) bool {
 		return true
 	}
 	e.pos = e.at
-	e.suggest(subjects.Nearest(e.key, keys), "unknown %s; the %ss are %s", what, what, list(keys))
+	e.suggest(subjects.Nearest(e.key, keys), "unknown %s; %s", what, mustBe(keys))
 	return false
 }
 
