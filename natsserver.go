@@ -40,6 +40,7 @@ type natsServer struct {
 	srv       *server.Server
 	user      string
 	password  string
+	opts      *server.Options
 	jetStream server.JetStreamConfig // as it was started
 }
 
@@ -71,7 +72,7 @@ func startNATS(o *options, storeDir string, providers []string) (*natsServer, er
 	}
 	logger := &natsLogger{log: o.log.With("part", "nats-server")}
 	srv.SetLoggerV2(logger, false, false, false)
-	n.srv = srv
+	n.srv, n.opts = srv, opts
 	srv.Start()
 	if !srv.ReadyForConnections(10*time.Second) || !srv.JetStreamEnabled() {
 		n.stop()
@@ -169,6 +170,18 @@ func guardProviders(users []*server.User, providers []string) {
 	}
 }
 
+// guard keeps the calls of providers that the configuration adds while the node
+// runs from whoever may answer those of outside ones.
+func (n *natsServer) guard(providers []string) error {
+	opts := n.opts.Clone()
+	guardProviders(opts.Users, providers)
+	if err := n.srv.ReloadOptions(opts); err != nil {
+		return err
+	}
+	n.opts = opts
+	return nil
+}
+
 func randomHex(bytes int) string {
 	b := make([]byte, bytes)
 	_, _ = rand.Read(b) // never fails
@@ -186,7 +199,7 @@ func setListen(opts *server.Options, listen string, secured bool) error {
 		return err
 	}
 	if !secured && !loopback(host) {
-		return fmt.Errorf("--nats-listen %s: listening beyond loopback needs passwords: set SLUICE_CALLER_PASSWORD (and SLUICE_OBSERVER_PASSWORD, SLUICE_ADMIN_PASSWORD, SLUICE_PROVIDER_PASSWORD) or listen on 127.0.0.1", listen)
+		return fmt.Errorf("--nats-listen %s: listening beyond loopback needs passwords: set SLUICE_CALLER_PASSWORD (and SLUICE_OBSERVER_PASSWORD, SLUICE_ADMIN_PASSWORD, SLUICE_PROVIDER_PASSWORD, SLUICE_HOOK_PASSWORD) or listen on 127.0.0.1", listen)
 	}
 	if port != 0 {
 		l, err := net.Listen("tcp", listen)

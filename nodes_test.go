@@ -47,7 +47,7 @@ func TestTwoNodes(t *testing.T) {
 	gate.Open()
 	up := fakeopenai.New(fakeopenai.WithGate(gate), fakeopenai.WithScript(func(_ int, q *fakeopenai.Request) fakeopenai.Behaviour {
 		if strings.Contains(string(q.Body), "refuse") {
-			return fakeopenai.InvalidAPIKey()
+			return fakeopenai.Behaviour{Status: 400}
 		}
 		return fakeopenai.Behaviour{}
 	})).Start(t)
@@ -93,7 +93,7 @@ func TestTwoNodes(t *testing.T) {
 	bad := ask("refuse this")
 	bad.Model = "openai/gpt-test"
 	_, err = subjects.Call(ctx, asked.Client(), subjects.ClassInteractive, bad)
-	if subjects.KindOf(err) != subjects.KindAuth {
+	if subjects.KindOf(err) != subjects.KindValidation {
 		t.Errorf("the provider's error over a hop: %v", err)
 	}
 	var tries []subjects.Attempt
@@ -102,7 +102,7 @@ func TestTwoNodes(t *testing.T) {
 			tries = append(tries, a)
 		}
 	}
-	if len(tries) != 1 || tries[0].Provider != "openai" || tries[0].Outcome != string(subjects.KindAuth) {
+	if len(tries) != 1 || tries[0].Provider != "openai" || tries[0].Outcome != string(subjects.KindValidation) {
 		t.Errorf("one try over a hop is told as %+v", tries)
 	}
 	gate.Shut()

@@ -2,6 +2,7 @@ package sluice_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -93,10 +94,6 @@ func TestProxy(t *testing.T) {
 // TestProxyErrors: the kind of the other side's error stays, and what it has
 // tried is not tried again here.
 func TestProxyErrors(t *testing.T) {
-	other := far(t)
-	node := near(t, "http://"+other.HTTPAddr(), "far-token")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
 	for kind, want := range map[subjects.Kind]subjects.Kind{
 		subjects.KindRateLimited: subjects.KindRateLimited, subjects.KindProvider: subjects.KindProvider,
 		subjects.KindContentPolicy: subjects.KindContentPolicy, subjects.KindValidation: subjects.KindValidation,
@@ -104,36 +101,46 @@ func TestProxyErrors(t *testing.T) {
 		subjects.KindAuth: subjects.KindProviderUnavailable, // of one of its accounts
 	} {
 		for _, stream := range []bool{false, true} {
-			req := ask("hello")
-			req.Task = "mock:errors=0,retryAfter=1m,error=" + string(kind)
-			if kind == subjects.KindProvider {
-				req.Task = "mock:error=PROVIDER_ERROR,errors=9"
-			}
-			var err error
-			if stream {
-				req.Task += ",failAfter=1"
-				_, err = subjects.CallStream(ctx, node.Client(), subjects.ClassInteractive, req, func(subjects.Event) error { return nil })
-			} else {
-				_, err = subjects.Call(ctx, node.Client(), subjects.ClassInteractive, req)
-			}
-			e := subjects.AsError(err)
-			if e == nil || e.Kind != want || e.Provider != "proxy" {
-				t.Errorf("%s, stream %t: %v", kind, stream, err)
-				continue
-			}
-			tries := 0
-			for _, a := range e.Attempts {
-				if a.Outcome != subjects.OutcomeSkipped {
-					tries++
-				}
-			}
-			if tries != 1 {
-				t.Errorf("%s, stream %t: %d tries", kind, stream, tries)
-			}
-			if kind == subjects.KindRateLimited && e.RetryAfter != time.Minute {
-				t.Errorf("stream %t: wait %s", stream, e.RetryAfter)
-			}
+			t.Run(fmt.Sprintf("%s, stream %t", kind, stream), func(t *testing.T) {
+				t.Parallel() // nodes of its own: what fails is remembered
+				proxyError(t, kind, want, stream)
+			})
 		}
+	}
+}
+
+func proxyError(t *testing.T, kind, want subjects.Kind, stream bool) {
+	t.Helper()
+	node := near(t, "http://"+far(t).HTTPAddr(), "far-token")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	req := ask("hello")
+	req.Task = "mock:errors=0,retryAfter=1m,error=" + string(kind)
+	if kind == subjects.KindProvider {
+		req.Task = "mock:error=PROVIDER_ERROR,errors=9"
+	}
+	var err error
+	if stream {
+		req.Task += ",failAfter=1"
+		_, err = subjects.CallStream(ctx, node.Client(), subjects.ClassInteractive, req, func(subjects.Event) error { return nil })
+	} else {
+		_, err = subjects.Call(ctx, node.Client(), subjects.ClassInteractive, req)
+	}
+	e := subjects.AsError(err)
+	if e == nil || e.Kind != want || e.Provider != "proxy" {
+		t.Fatalf("%v", err)
+	}
+	tries := 0
+	for _, a := range e.Attempts {
+		if a.Outcome != subjects.OutcomeSkipped {
+			tries++
+		}
+	}
+	if tries != 1 {
+		t.Errorf("%d tries", tries)
+	}
+	if kind == subjects.KindRateLimited && e.RetryAfter != time.Minute {
+		t.Errorf("wait %s", e.RetryAfter)
 	}
 }
 

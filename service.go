@@ -64,10 +64,8 @@ func (s *service) addEndpoints(hosts []string) error {
 			return err
 		}
 	}
-	for _, id := range hosts {
-		if err := s.add("provider-"+id, subjects.Provider(id), s.call(actors.Incoming{Provider: id})); err != nil {
-			return err
-		}
+	if err := s.host(hosts); err != nil {
+		return err
 	}
 	for subject, q := range s.engine.Queries() {
 		name := strings.ReplaceAll(strings.TrimPrefix(subject, "llm."), ".", "-")
@@ -77,6 +75,16 @@ func (s *service) addEndpoints(hosts []string) error {
 	}
 	return errors.Join(s.subscribe(subjects.Cancel, s.onCancel), s.subscribe(subjects.ProviderAnnounce, s.onAnnounce),
 		s.subscribe(subjects.NodeStatus, func(m *nats.Msg) { s.engine.PeerStatus(m.Data) }))
+}
+
+// host takes the calls that are aimed at providers.
+func (s *service) host(ids []string) error {
+	for _, id := range ids {
+		if err := s.add("provider-"+id, subjects.Provider(id), s.call(actors.Incoming{Provider: id})); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *service) add(name, subject string, h func(micro.Request)) error {

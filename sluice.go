@@ -31,6 +31,7 @@ import (
 	"github.com/sluice-llm/sluice/actors"
 	"github.com/sluice-llm/sluice/config"
 	"github.com/sluice-llm/sluice/edge"
+	"github.com/sluice-llm/sluice/hooks"
 	"github.com/sluice-llm/sluice/persistence"
 	"github.com/sluice-llm/sluice/providers/registry"
 	"github.com/sluice-llm/sluice/routing"
@@ -55,6 +56,10 @@ type options struct {
 	creds      string
 	hosts      []string
 	log        *slog.Logger
+
+	mock        hooks.MockService
+	budget      hooks.BudgetTracker
+	sensitivity hooks.SensitivityClassifier
 }
 
 // WithConfig uses a configuration that is loaded already; WithConfigFile and
@@ -95,6 +100,21 @@ func WithProviders(ids []string) Option { return func(o *options) { o.hosts = id
 // WithLogger sets the log; the default logs nothing.
 func WithLogger(l *slog.Logger) Option { return func(o *options) { o.log = l } }
 
+// WithMockService has the mock provider answer with what m says.
+func WithMockService(m hooks.MockService) Option { return func(o *options) { o.mock = m } }
+
+// WithBudgetTracker has b decide whether a call may cost money, in place of the
+// configuration's cost_limits and batch_cost_limits. Like the classifier it is
+// asked under the timeout and with the onError of the configuration's section
+// hooks, and wins over a subject that stands there.
+func WithBudgetTracker(b hooks.BudgetTracker) Option { return func(o *options) { o.budget = b } }
+
+// WithSensitivityClassifier has s say how sensitive the content of each call is;
+// the configuration's section sensitivity says who may see what.
+func WithSensitivityClassifier(s hooks.SensitivityClassifier) Option {
+	return func(o *options) { o.sensitivity = s }
+}
+
 func (o *options) getenv(name string) string {
 	value := ""
 	for _, kv := range o.environ {
@@ -119,6 +139,11 @@ type Node struct {
 	events  *events
 	edge    *edge.Server
 	http    net.Listener
+	reload  *reloader
+	// providers are the configured ones and made is what they are made with; after
+	// the start they are the reloader's.
+	providers registry.Set
+	made      registry.Options
 
 	closing sync.Once
 	done    chan struct{}
@@ -158,10 +183,8 @@ func (n *Node) configure(context.Context) error {
 	for _, note := range n.cfg.Notes {
 		n.log.Warn("configuration", "note", note)
 	}
-	for _, id := range n.o.hosts {
-		if !slices.Contains(n.cfg.Order, id) {
-			return fmt.Errorf("--providers: no provider is called %q; the providers are %s", id, strings.Join(n.cfg.Order, ", "))
-		}
+	if err := n.checkHosts(n.cfg); err != nil {
+		return err
 	}
 	if n.o.http != "" {
 		host, _, err := splitAddr("--http", n.o.http)
@@ -170,6 +193,15 @@ func (n *Node) configure(context.Context) error {
 		}
 		if !loopback(host) && n.o.getenv("SLUICE_HTTP_TOKEN") == "" {
 			return fmt.Errorf("--http %s: listening beyond loopback needs a token that callers send as their API key: set SLUICE_HTTP_TOKEN, or listen on 127.0.0.1", n.o.http)
+		}
+	}
+	return nil
+}
+
+func (n *Node) checkHosts(cfg *config.Config) error {
+	for _, id := range n.o.hosts {
+		if !slices.Contains(cfg.Order, id) {
+			return fmt.Errorf("--providers: no provider is called %q; the providers are %s", id, strings.Join(cfg.Order, ", "))
 		}
 	}
 	return nil
@@ -210,7 +242,7 @@ func (n *Node) openNATS(ctx context.Context) error {
 		return err
 	}
 	n.onClose(n.logConn.Close)
-	return n.makeStream(ctx)
+	return n.makeStream(ctx, n.cfg)
 }
 
 func (n *Node) dial(part string) (*nats.Conn, error) {
@@ -270,8 +302,8 @@ func redactURL(url string) string {
 	return strings.Join(out, ",")
 }
 
-// makeStream makes the usage log, or takes it as it is.
-func (n *Node) makeStream(ctx context.Context) error {
+// makeStream makes the usage log, or gives the one that is there its bound.
+func (n *Node) makeStream(ctx context.Context, cfg *config.Config) error {
 	js, err := jetstream.New(n.logConn)
 	if err != nil {
 		return err
@@ -280,7 +312,7 @@ func (n *Node) makeStream(ctx context.Context) error {
 		Name: subjects.UsageStream, Subjects: []string{subjects.UsageFilter},
 		Description: "one record per call; see docs/subjects.md",
 		Storage:     jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld,
-		MaxBytes: n.cfg.Usage.StreamMaxBytes, Duplicates: 2 * time.Minute, AllowDirect: true,
+		MaxBytes: cfg.Usage.StreamMaxBytes, Duplicates: 2 * time.Minute, AllowDirect: true,
 	})
 	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) {
 		return errors.New("--nats-url: that server has no JetStream; Sluice keeps its usage log there: start it with -js")
@@ -301,13 +333,17 @@ func (n *Node) startEngine(context.Context) error {
 	}
 	n.events = newEvents(n.conn, n.log)
 	n.onClose(n.events.stop)
-	all := registry.New(n.cfg, registry.Options{Version: Version})
-	n.onClose(func() { registry.Close(all) })
+	n.onClose(func() { registry.Close(n.providers) })
+	n.reload = newReloader(n)
 	o := actors.Options{
-		Config: n.cfg, Providers: all, JS: js, Store: n.store, Log: n.log,
+		Config: n.cfg, Providers: n.makeProviders, JS: js,
+		Mock: n.o.mock, Budget: n.o.budget, Sensitivity: n.o.sensitivity, Store: n.store, Log: n.log,
 		Emit: n.events.emit, Version: Version, Hop: subjects.NewClient(n.conn),
 		FreeSpace: func() (uint64, bool) { return persistence.FreeBytes(n.o.data) },
 		Spill:     filepath.Join(n.o.data, "pending-usage.jsonl"),
+	}
+	if n.o.cfg == nil {
+		o.Reload = n.reload.ask
 	}
 	if len(n.o.hosts) > 0 {
 		o.Hosts = func(id string) bool { return slices.Contains(n.o.hosts, id) }
@@ -326,6 +362,12 @@ func (n *Node) startEngine(context.Context) error {
 	return nil
 }
 
+func (n *Node) makeProviders(mock hooks.MockService) registry.Set {
+	n.made = registry.Options{Version: Version, Mock: mock}
+	n.providers = registry.New(n.cfg, n.made)
+	return n.providers
+}
+
 func (n *Node) startService(context.Context) error {
 	s, err := newService(n.conn, n.engine, n.log, n.hosted())
 	if err != nil {
@@ -333,13 +375,15 @@ func (n *Node) startService(context.Context) error {
 	}
 	n.service = s
 	n.onClose(s.stop)
+	n.reload.start()
+	n.onClose(n.reload.stop)
 	return nil
 }
 
 func (n *Node) startEdge(context.Context) error {
 	n.edge = edge.New(n.Client(), edge.Options{
 		Logger: n.log, Version: Version, Token: n.o.getenv("SLUICE_HTTP_TOKEN"),
-		ProcessClass: func(p string) string { return routing.Class(n.cfg, p) },
+		ProcessClass: func(p string) string { return routing.Class(n.engine.Config(), p) },
 	})
 	if n.o.http == "" {
 		return nil

@@ -124,9 +124,23 @@ func (a *admission) stats(ctx context.Context) (map[string]subjects.PoolHealth, 
 	return pools, classes
 }
 
+// reconfigure changes the bounds. Slots that are held above a lower one stay held.
+func (a *admission) reconfigure(cfg *config.Pools) {
+	a.sys.send(a.director, newBounds{cfg})
+	for class, pid := range a.classes {
+		a.sys.send(pid, setSlots{cfg.Classes[class].Slots})
+	}
+	for key, pid := range *a.pools.Load() {
+		a.sys.send(pid, newBounds{cfg})
+		a.sys.send(pid, setCap{a.capOf(key.provider, key.model)})
+	}
+}
+
 // Messages of the director.
 type (
-	makePool struct {
+	// newBounds comes from an edit of the configuration; model pools get it too.
+	newBounds struct{ cfg *config.Pools }
+	makePool  struct {
 		key   poolKey
 		reply chan<- poolMade
 	}
@@ -155,6 +169,8 @@ func (d *director) receive(self *actor.PID, msg any) {
 	switch m := msg.(type) {
 	case makePool:
 		trySend(m.reply, d.make(self, m.key))
+	case newBounds:
+		d.cfg = m.cfg
 	case swept:
 		d.sweeping = false
 		d.remove(self, m.idle)

@@ -20,19 +20,19 @@ type bound struct {
 }
 
 // bounded returns the context of one attempt at a provider.
-func (c *call) bounded(provider string) (context.Context, *bound) {
+func (w *work) bounded(provider string) (context.Context, *bound) {
 	b := &bound{}
-	pc := c.s.router.Provider(provider)
-	if pc == nil || pc.Timeout <= 0 || endsWithin(c.ctx, pc.Timeout) {
-		return c.ctx, b
+	pc := w.s.router.Provider(provider)
+	if pc == nil || pc.Timeout <= 0 || endsWithin(w.ctx, pc.Timeout) {
+		return w.ctx, b
 	}
 	b.limit = pc.Timeout
-	if !c.req.Head.Stream {
-		ctx, cancel := context.WithTimeoutCause(c.ctx, b.limit, b.late())
+	if !w.req.Head.Stream {
+		ctx, cancel := context.WithTimeoutCause(w.ctx, b.limit, b.late())
 		b.cancel = cancel
 		return ctx, b
 	}
-	ctx, cancel := context.WithCancelCause(c.ctx)
+	ctx, cancel := context.WithCancelCause(w.ctx)
 	b.cancel = func() { cancel(nil) }
 	b.timer = time.AfterFunc(b.limit, func() {
 		b.passed.Store(true)

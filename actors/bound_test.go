@@ -35,7 +35,7 @@ func TestAttemptBound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := &call{s: newSetup(cfg, nil, nil), req: &wire.Request{Head: wire.Head{Stream: tc.stream}}}
+				c := &work{s: newSetup(cfg, nil, nil), req: &wire.Request{Head: wire.Head{Stream: tc.stream}}}
 				var cancel context.CancelFunc
 				c.ctx, cancel = context.WithTimeout(t.Context(), tc.deadline)
 				defer cancel()

@@ -1,17 +1,15 @@
 package actors
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/failsafe-go/failsafe-go"
-
 	"github.com/sluice-llm/sluice/config"
-	"github.com/sluice-llm/sluice/providers"
 	"github.com/sluice-llm/sluice/routing"
 	"github.com/sluice-llm/sluice/subjects"
 	"github.com/sluice-llm/sluice/wire"
@@ -48,22 +46,26 @@ type call struct {
 	class string
 	req   *wire.Request
 	route *routing.Decision
+	// sensitivity is how the content was classified, "" = it was not. ownBudget says
+	// that an embedder's or a service's budget decides, and not the node's ledger.
+	sensitivity string
+	ownBudget   bool
+	hidden      bool // the prompt stays out of previews
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	record *recorder
 
-	trail    []subjects.Attempt
-	queued   time.Duration // in line, and backing off
-	provider time.Duration // inside the provider
-	reached  bool
-	outcome  subjects.Kind // how the last attempt failed; "" = it did not
-	enc      wire.StreamEncoder
-	begun    bool // the first stream message has gone out
-	held     []wire.Event
-	lastResp *wire.Response
-	lastCand subjects.Candidate
-	position int
+	// work is what was done with providers for this call; nil for one that was
+	// answered from the cache, or by another's. It is read once it has ended.
+	work    *work
+	cached  bool
+	waited  time.Duration      // for another's answer
+	allowed []string           // the providers that a classifier allows; nil = all
+	cand    subjects.Candidate // who answers
+	enc     wire.StreamEncoder
+	begun   bool // the first stream message has gone out
+	opened  *wire.Response
 }
 
 // Serve runs one call to its end in the calling goroutine. It sends exactly one
@@ -138,21 +140,38 @@ func (c *call) serve(ctx context.Context) (err error) {
 
 func (c *call) askerLeft(cause error) { c.e.sys.send(c.e.calls, askerLeft{c.self, cause}) }
 
-// run routes, tries, records and answers. A panic is an error like any other.
+// run routes, tries or takes part in what another tries, records and answers. A
+// panic is an error like any other.
 func (c *call) run() (err error) {
 	defer c.recovered("call", &err)
 	if err := c.decide(); err != nil {
 		return err
 	}
-	resp, err := c.tryChain()
+	if c.shareable() {
+		return c.share()
+	}
+	w := c.newWork(c.ctx)
+	w.events, w.opened = c.event, c.open
+	c.work = w
+	resp, err := w.do()
 	return c.conclude(resp, err)
+}
+
+// newWork is what is to be done with providers for this call.
+func (c *call) newWork(ctx context.Context) *work {
+	w := &work{
+		e: c.e, s: c.s, ctx: ctx, req: c.req, route: c.route, id: c.id, runs: c.runs, class: c.class,
+		isHop: c.isHop, hops: c.hops, hidden: c.hidden, ownBudget: c.ownBudget, timeout: c.timeout(), arrived: c.start,
+	}
+	w.deadline = c.start.Add(w.timeout)
+	return w
 }
 
 // recovered turns a panic into an error; to be deferred.
 func (c *call) recovered(where string, err *error) {
 	if p := recover(); p != nil {
 		*err = panicError(p)
-		c.e.log.Error(where+" panicked", "call", c.id, "provider", c.lastCand.Provider, "panic", errors.Unwrap(*err), "stack", string(debug.Stack()))
+		c.e.log.Error(where+" panicked", "call", c.id, "panic", errors.Unwrap(*err), "stack", string(debug.Stack()))
 	}
 }
 
@@ -247,257 +266,73 @@ func (c *call) finish(err error) {
 
 func (c *call) isAnswered() bool { return c.record != nil && c.record.ended }
 
-// decide resolves the route. An empty chain is the end of the call.
+// decide asks the injection points and the budgets, and resolves the route.
 func (c *call) decide() error {
 	h := &c.req.Head
 	if c.s.cfg.Mode == config.ModeLocal {
 		h.Privacy = "local" // a local runner may itself ask a model elsewhere
 	}
 	job := routing.Job{
-		Task: h.Task, Tier: h.Tier, Process: h.Process, Provider: h.Provider, Model: h.Model,
+		Task: h.Task, Tier: h.Tier, Process: h.Process, Provider: h.Provider, Model: h.Model, Class: c.class,
 		Privacy: h.Privacy, Needs: h.Needs, ForcePaid: h.ForcePaid, Exact: c.in.Provider != "",
 	}
-	d, err := c.s.router.Resolve(*c.e.snapshot.Load(), &job, time.Now())
-	if err != nil {
-		return err
-	}
-	c.route = d
-	if len(d.Chain) == 0 {
-		return routing.NoProvider(d)
-	}
-	return nil
-}
-
-// tryChain tries the candidates in order until one answers, or an error does
-// not advance the chain.
-func (c *call) tryChain() (*wire.Response, error) {
-	var errs []*subjects.Error
-	for i, cand := range c.route.Chain {
-		c.position, c.lastCand = i, cand
-		c.trail = append(c.trail, c.route.SkippedAt(i)...)
-		resp, err := c.tryProvider(cand)
-		c.lastResp = resp
-		if err == nil {
-			return resp, nil
+	if !c.isHop { // the node that was asked has decided all this
+		if err := c.askHooks(&job); err != nil {
+			return err
 		}
-		if c.ctx.Err() != nil {
-			return resp, c.ended(err)
-		}
-		e := withProvider(subjects.AsError(err), cand.Provider)
-		errs = append(errs, e)
-		c.sayRefused(e)
-		if c.begun || !c.s.cfg.FallbackOn[e.Kind] {
-			return resp, e
-		}
-	}
-	c.trail = append(c.trail, c.route.SkippedAt(len(c.route.Chain))...)
-	return c.lastResp, chainEnd(errs)
-}
-
-// ended is the error of a call whose context is over: the caller's cancel or
-// the deadline, whatever the provider made of it.
-func (c *call) ended(err error) error {
-	cause := context.Cause(c.ctx)
-	e := subjects.AsError(cause)
-	if e.Kind != subjects.KindTimeout {
-		return e
-	}
-	out := *e
-	out.Message = "the deadline of " + c.timeout().String() + " passed"
-	if !c.reached {
-		out.Message += " while the call waited in line for " + c.lastCand.Provider + "/" + c.lastCand.Model
-	}
-	return out.WithCause(err)
-}
-
-// sayRefused says that an account's credentials fail: falling through to a
-// metered one must not be quiet.
-func (c *call) sayRefused(e *subjects.Error) {
-	if e.Kind != subjects.KindAuth {
-		return
-	}
-	c.e.log.Warn("credentials refused", "provider", e.Provider, "call", c.id, "reason", e.Message)
-	c.e.o.Emit(subjects.ProviderStatus(e.Provider), &providerStatusEvent{Provider: e.Provider, Reason: e.Message, At: subjects.Time{Time: time.Now()}})
-}
-
-func withProvider(e *subjects.Error, provider string) *subjects.Error {
-	if e.Provider != "" {
-		return e
-	}
-	out := *e
-	out.Provider = provider
-	return &out
-}
-
-// chainEnd is the error of a chain at its end: the one provider's own error, or
-// NO_PROVIDER with the soonest time at which trying again makes sense.
-func chainEnd(errs []*subjects.Error) *subjects.Error {
-	if len(errs) == 1 {
-		return errs[0]
-	}
-	var texts []string
-	limits := true
-	var soonest time.Duration
-	for _, e := range errs {
-		texts = append(texts, e.Provider+": "+string(e.Kind))
-		limits = limits && (e.Kind == subjects.KindRateLimited || e.Kind == subjects.KindQuotaExhausted)
-		if e.RetryAfter > 0 && (soonest == 0 || e.RetryAfter < soonest) {
-			soonest = e.RetryAfter
-		}
-	}
-	out := subjects.Errorf(subjects.KindNoProvider, "every provider of the chain failed: %s", strings.Join(texts, ", "))
-	out.RetryAfter = soonest
-	if limits {
-		out.HTTPStatus = 429
-	}
-	return out
-}
-
-// tryProvider makes up to three tries at one provider. Between them no slot is
-// held; a stream that has begun is not tried again.
-func (c *call) tryProvider(cand subjects.Candidate) (*wire.Response, error) {
-	start, spent := time.Now(), c.provider
-	resp, err := c.try(cand, 0)
-	if c.s.worthRetrying(err) {
-		resp, err = c.tryAgain(cand, resp, err)
-	}
-	c.queued += time.Since(start) - (c.provider - spent)
-	return resp, err
-}
-
-// tryAgain goes on after a first try by the retry policy, which is given that
-// try's outcome as its own first.
-func (c *call) tryAgain(cand subjects.Candidate, resp *wire.Response, err error) (*wire.Response, error) {
-	_, err = c.s.retry.WithContext(c.ctx).GetWithExecution(func(x failsafe.Execution[*wire.Response]) (*wire.Response, error) {
-		if x.Retries() > 0 {
-			resp, err = c.try(cand, x.Retries())
-		}
-		return resp, err
-	})
-	return resp, err
-}
-
-// try makes one attempt and marks an error after which there must be no other.
-func (c *call) try(cand subjects.Candidate, n int) (*wire.Response, error) {
-	resp, err := c.attempt(cand, n)
-	if err != nil && (c.begun || c.tooLateToRetry(err)) {
-		err = &finalError{err}
-	}
-	return resp, err
-}
-
-// finalError marks an error that must not be tried again at this provider.
-type finalError struct{ error }
-
-// Unwrap returns the error itself.
-func (f *finalError) Unwrap() error { return f.error }
-
-func final(err error) bool {
-	var f *finalError
-	return errors.As(err, &f)
-}
-
-func (c *call) tooLateToRetry(err error) bool {
-	wait := max(c.s.cfg.Retry.BaseDelay, subjects.AsError(err).RetryAfter)
-	deadline, ok := c.ctx.Deadline()
-	return c.ctx.Err() != nil || ok && time.Until(deadline) <= wait
-}
-
-// attempt waits for the slots, makes one try, and gives the slots back.
-func (c *call) attempt(cand subjects.Candidate, n int) (resp *wire.Response, err error) {
-	remote := c.remote(cand.Provider)
-	if !remote { // the node that hosts a provider owns its slots
-		s, err := c.e.admission.acquire(c.ctx, cand.Provider, cand.Model, c.class)
-		if err != nil {
-			return nil, err
-		}
-		defer s.release()
-	}
-	if c.ctx.Err() != nil { // the grant came together with the end
-		return nil, context.Cause(c.ctx)
-	}
-	start, tried := time.Now(), len(c.trail)
-	c.reached, c.held, c.lastResp = true, nil, nil
-	defer func() {
-		took := time.Since(start)
-		c.provider += took
-		outcome := subjects.OutcomeOK
-		if c.outcome = subjects.KindOf(err); err != nil {
-			outcome = string(c.outcome)
-		}
-		if len(c.trail) == tried { // else the node that hosts the provider has said which tries it made
-			c.trail = append(c.trail, subjects.Attempt{Provider: cand.Provider, Model: cand.Model, Outcome: outcome, Ms: took.Milliseconds()})
-		}
-	}()
-	if remote {
-		return c.hop(c.ctx, cand, n)
-	}
-	return c.ask(cand, n)
-}
-
-func (c *call) remote(provider string) bool { return (*c.e.snapshot.Load())[provider].Remote }
-
-// ask makes the try itself, under the provider's own timeout.
-func (c *call) ask(cand subjects.Candidate, n int) (resp *wire.Response, err error) {
-	defer c.recovered("provider", &err)
-	ctx, b := c.bounded(cand.Provider)
-	defer b.stop()
-	job := &providers.Job{
-		Request: c.req, Model: cand.Model, Attempt: n, CallID: c.id, Class: c.class, Tier: c.route.Tier, Hops: c.onwards(),
-		Opened: func(r *wire.Response) { c.lastResp = r }, Begun: b.begun,
-	}
-	job.Deadline, _ = ctx.Deadline()
-	p := c.s.provider(cand.Provider)
-	if p == nil {
-		return nil, subjects.Errorf(subjects.KindProviderUnavailable, "it was forgotten after a long silence")
-	}
-	if !c.req.Head.Stream {
-		return p.Complete(ctx, job)
-	}
-	c.enc = wire.NewStreamEncoder(c.req.Wire, &c.req.Head, c.id, cand.Model)
-	resp, err = p.Stream(ctx, job, func(ev *wire.Event) error {
-		b.begun()
-		return c.event(ev)
-	})
-	return resp, b.outcome(err)
-}
-
-// maxHeld bounds the events without output that are held back.
-const maxHeld = 8
-
-// event passes one event of the provider on. Those that come before any output
-// are held back until there is some: a stream that fails in between has said
-// nothing yet, and another provider may still answer.
-func (c *call) event(ev *wire.Event) error {
-	if ev.Empty && !c.begun && len(c.held) < maxHeld {
-		again := *ev
-		again.Raw = bytes.Clone(ev.Raw)
-		c.held = append(c.held, again)
-		return nil
-	}
-	if err := c.letGo(); err != nil {
-		return err
-	}
-	return c.enc.Event(ev, c.emit)
-}
-
-func (c *call) letGo() error {
-	held := c.held
-	c.held = nil
-	for i := range held {
-		if err := c.enc.Event(&held[i], c.emit); err != nil {
+		if err := c.askBudgets(&job); err != nil {
 			return err
 		}
 	}
+	d, err := c.s.router.Resolve(*c.e.snapshot.Load(), &job, time.Now())
+	c.route = d
+	return err
+}
+
+// askBudgets leaves out what the budgets of the call do not allow any more.
+func (c *call) askBudgets(job *routing.Job) error {
+	if c.ownBudget {
+		return nil
+	}
+	h := &c.req.Head
+	free, local, err := c.e.ledger.over(c.ctx, bill{runID: h.RunID, batchID: h.BatchID})
+	if err != nil {
+		return err
+	}
+	return limitTo(job, free, local, c.s.cfg.Costs.Fallback)
+}
+
+// limitTo puts a used-up budget into a job; without a fallback it is an error.
+func limitTo(job *routing.Job, free, local string, fallback bool) error {
+	switch {
+	case free == "" && local == "":
+	case !fallback:
+		return subjects.Errorf(subjects.KindBudgetExceeded, "%s", cmp.Or(local, free))
+	case local != "" && job.LocalOnly == "":
+		job.LocalOnly, job.LocalReason = local, routing.ReasonBudget
+	}
+	if free != "" {
+		job.FreeOnly = free
+	}
 	return nil
 }
+
+// open is called before the first event of a stream.
+func (c *call) open(o opening) {
+	c.cand = o.cand
+	c.enc = wire.NewStreamEncoder(c.req.Wire, &c.req.Head, c.id, o.cand.Model)
+	c.opened = o.resp
+}
+
+// event encodes one event of the answer and sends what comes of it.
+func (c *call) event(ev *wire.Event) error { return c.enc.Event(ev, c.emit) }
 
 // emit sends one stream message; the first carries the headers. A caller who
 // cannot be reached any more ends the call.
 func (c *call) emit(data []byte) error {
 	m := &subjects.Msg{Data: data}
 	if !c.begun {
-		m.Header = c.replyHeader()
+		m.Header = c.replyHeader(c.opened)
 		c.begun = true
 	}
 	if err := c.out(m); err != nil {
@@ -507,17 +342,18 @@ func (c *call) emit(data []byte) error {
 	return nil
 }
 
-func (c *call) replyHeader() subjects.Header {
-	v := [...]string{c.id, c.lastCand.Provider, c.lastCand.Model, "false"}
+// replyHeader is what the first message of an answer carries. resp may be nil.
+func (c *call) replyHeader(resp *wire.Response) subjects.Header {
+	v := [...]string{c.id, c.cand.Provider, c.cand.Model, strconv.FormatBool(c.cached)}
 	h := subjects.Header{
 		subjects.HeaderCallID: v[0:1:1], subjects.HeaderProvider: v[1:2:2],
 		subjects.HeaderModel: v[2:3:3], subjects.HeaderCached: v[3:4:4],
 	}
-	if w := c.warnings(c.lastResp); len(w) > 0 {
+	if w := warnings(c.route, c.cand, resp); len(w) > 0 {
 		h.Set(subjects.HeaderWarnings, strings.Join(w, ", "))
 	}
-	if c.lastResp != nil {
-		for name, v := range c.lastResp.RateLimit {
+	if resp != nil && !c.cached {
+		for name, v := range resp.RateLimit {
 			h.Set(name, v)
 		}
 	}

@@ -13,7 +13,9 @@ type (
 	// classReturn gives the slot of a grant back. An unknown grant, or one given
 	// back before, changes nothing.
 	classReturn struct{ grant uint64 }
-	classStats  struct{ reply chan<- subjects.ClassHealth }
+	// setSlots changes the bound. Slots that are held above a lower one stay held.
+	setSlots   struct{ slots int }
+	classStats struct{ reply chan<- subjects.ClassHealth }
 )
 
 // classPool owns the slots of one workload class over all model pools. A pool
@@ -50,6 +52,9 @@ func (c *classPool) receive(_ *actor.PID, msg any) {
 			return
 		}
 		delete(c.grants, m.grant)
+		c.offer()
+	case setSlots:
+		c.slots = m.slots
 		c.offer()
 	case classStats:
 		m.reply <- subjects.ClassHealth{Slots: c.slots, Active: len(c.grants), Peak: c.peak, Granted: c.granted}

@@ -8,48 +8,32 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-llm/sluice/config"
 	"github.com/sluice-llm/sluice/subjects"
 	"github.com/sluice-llm/sluice/wire"
 )
 
-// warnings names what a caller asked for and did not get.
-func (c *call) warnings(resp *wire.Response) []string {
-	var out []string
-	if resp != nil {
-		out = resp.Warnings
-	}
-	if asked := c.route.Asked; asked != "" && asked != c.lastCand.Provider {
-		out = append(slices.Clone(out), "provider "+asked+" was asked for and "+c.lastCand.Provider+" answers")
-	}
-	return out
-}
-
-// conclude records the call, if a provider was reached, and then sends the
-// terminal message of one that succeeded. err is what the chain ended with.
+// conclude answers with what the call's own work came to.
 func (c *call) conclude(resp *wire.Response, err error) error {
-	if resp == nil {
-		resp = &wire.Response{}
-	}
-	if err == nil && resp.Wire != c.req.Wire {
-		err = wire.Decode(resp)
-	}
-	res := c.result(resp, err)
-	if c.reached && !c.isHop {
-		c.e.usage.write(c.usageRecord(res, err)).wait()
-	}
+	c.cand = c.work.lastCand
 	if c.isHop && c.begun {
-		if err := c.out(&subjects.Msg{Header: c.hopHeaderOf(resp), Data: []byte("{}")}); err != nil {
+		if err := c.out(&subjects.Msg{Header: c.work.hopHeader(resp), Data: []byte("{}")}); err != nil {
 			return err
 		}
 	}
 	if err != nil {
 		return err
 	}
-	total := time.Since(c.start)
-	res.OverheadMs = ms(total - c.queued - c.provider)
+	return c.answer(resp)
+}
+
+// answer sends the terminal message of a call that succeeded. resp may be
+// others' too: it is not changed.
+func (c *call) answer(resp *wire.Response) error {
+	res := c.result(resp)
 	if c.req.Head.Stream {
-		if err := c.letGo(); err != nil {
-			return err
+		if c.enc == nil {
+			c.open(opening{c.cand, resp})
 		}
 		if err := c.enc.Finish(resp, res, c.emit); err != nil {
 			return err
@@ -60,100 +44,84 @@ func (c *call) conclude(resp *wire.Response, err error) error {
 	if err != nil {
 		return err
 	}
-	h := c.replyHeader()
+	h := c.replyHeader(resp)
 	if c.isHop {
-		maps.Copy(h, c.hopHeaderOf(resp))
+		maps.Copy(h, c.work.hopHeader(resp))
 	}
 	return c.out(&subjects.Msg{Header: h, Data: data})
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-func (c *call) result(resp *wire.Response, err error) *subjects.Result {
-	h := &c.req.Head
-	account := c.s.router.Account(c.lastCand.Provider)
-	raw := resp.Model
-	if raw == "" {
-		raw = c.lastCand.Model
-	}
+// result is the answer in Sluice's own words, without the content. What cost
+// nothing, because it was kept or another's, has no tokens.
+func (c *call) result(resp *wire.Response) *subjects.Result {
+	account := c.s.router.Account(c.cand.Provider)
+	raw := modelOf(resp, c.cand)
 	res := &subjects.Result{
 		CallID: c.id, Content: resp.Text, ToolCalls: resp.ToolCalls, FinishReason: resp.FinishReason,
-		Provider: c.lastCand.Provider, Model: wire.CanonicalModel(raw), ModelRaw: raw,
-		Tier: c.route.Tier, Class: c.class, Process: h.Process, Subscription: account,
-		Usage: c.spent(resp, err),
+		Provider: c.cand.Provider, Model: wire.CanonicalModel(raw), ModelRaw: raw,
+		Tier: c.route.Tier, Class: c.class, Process: c.req.Head.Process, Subscription: account,
 		Local: account == subjects.SubscriptionLocal, Mock: account == subjects.SubscriptionMock,
-		Warnings: c.warnings(resp), Attempts: c.trail,
-		LatencyMs: ms(c.provider), QueuedMs: ms(c.queued),
+		Warnings: warnings(c.route, c.cand, resp), Cached: c.cached, CostUSD: new(subjects.USD),
+		Attempts: []subjects.Attempt{}, QueuedMs: ms(c.waited),
 	}
-	res.CostUSD = costOf(&c.s.cfg.Prices, account, res.Provider, res.Model, &res.Usage)
-	res.OverheadMs = ms(time.Since(c.start) - c.queued - c.provider)
+	busy := c.waited
+	if w := c.work; w != nil {
+		res.Usage, res.CostUSD, res.Attempts = w.spent.usage, w.spent.cost, w.trail
+		res.LatencyMs, res.QueuedMs = ms(w.provider), ms(w.queued)
+		busy = w.queued + w.provider
+	}
+	res.OverheadMs = ms(max(0, time.Since(c.start)-busy))
 	return res
 }
 
-// maxTokens bounds what is believed of a provider's count; above it is nonsense.
-const maxTokens = 1 << 31
-
-// spent is what the provider reported, and for what it did not report an
-// estimate marked so: of the whole for an answer, of what had gone each way for
-// one that was cut off. A request that the provider refused spent nothing.
-func (c *call) spent(resp *wire.Response, err error) subjects.Usage {
-	u := resp.Usage
-	for _, n := range []*int64{&u.InputTokens, &u.OutputTokens, &u.CacheReadTokens, &u.CacheWriteTokens, &u.ReasoningTokens} {
-		if *n < 0 || *n > maxTokens {
-			*n = 0
-		}
-	}
-	cut := c.outcome == subjects.KindTimeout || c.outcome == subjects.KindCancelled
-	if err == nil || resp.OutputBytes > 0 || cut || resp.UsageKnown {
-		if u.InputTokens+u.CacheReadTokens+u.CacheWriteTokens == 0 {
-			u.InputTokens, u.Estimated = c.req.EstimateInput(), true
-		}
-		if u.OutputTokens == 0 && resp.OutputBytes > 0 {
-			u.OutputTokens, u.Estimated = (resp.OutputBytes+3)/4, true
-		}
-		u.Estimated = u.Estimated || !resp.UsageKnown
-	}
-	u.TotalTokens = u.InputTokens + u.OutputTokens
-	return u
-}
-
-func (c *call) usageRecord(res *subjects.Result, err error) *subjects.UsageRecord {
+// usageRecord is what the log has of a work that reached a provider.
+func (w *work) usageRecord(resp *wire.Response, err error) *subjects.UsageRecord {
+	h, s := &w.req.Head, &w.spent
 	rec := &subjects.UsageRecord{
-		ID: c.recordID(), Timestamp: subjects.Time{Time: time.Now()},
-		Provider: res.Provider, Model: res.Model, ModelRaw: res.ModelRaw, Process: res.Process,
-		Task: c.req.Head.Task, Class: res.Class, Tier: res.Tier, Subscription: res.Subscription,
-		InputTokens: res.Usage.InputTokens, OutputTokens: res.Usage.OutputTokens, TotalTokens: res.Usage.TotalTokens,
-		CacheReadTokens: res.Usage.CacheReadTokens, CacheWriteTokens: res.Usage.CacheWriteTokens,
-		ReasoningTokens: res.Usage.ReasoningTokens, TokensEstimated: res.Usage.Estimated,
-		CostUSD: res.CostUSD, SavedUSD: savedOf(&c.s.cfg.Prices, res.Subscription, res.Provider, res.Model, &res.Usage),
-		LatencyMs: res.LatencyMs, QueuedMs: res.QueuedMs, OverheadMs: res.OverheadMs,
-		Outcome: subjects.OutcomeOK, ChainPosition: c.position, AttemptTrail: c.trail,
+		ID: recordID(w.id, w.runs), Timestamp: subjects.Time{Time: time.Now()},
+		Provider: w.lastCand.Provider, Model: s.model, ModelRaw: modelOf(resp, w.lastCand), Process: h.Process,
+		Task: h.Task, Class: w.class, Tier: w.route.Tier, Subscription: s.account,
+		InputTokens: s.usage.InputTokens, OutputTokens: s.usage.OutputTokens, TotalTokens: s.usage.TotalTokens,
+		CacheReadTokens: s.usage.CacheReadTokens, CacheWriteTokens: s.usage.CacheWriteTokens,
+		ReasoningTokens: s.usage.ReasoningTokens, TokensEstimated: s.usage.Estimated,
+		CostUSD: s.cost, SavedUSD: s.saved,
+		LatencyMs: ms(w.provider), QueuedMs: ms(w.queued), OverheadMs: ms(max(0, time.Since(w.arrived)-w.queued-w.provider)),
+		Outcome: subjects.OutcomeOK, ChainPosition: w.position, AttemptTrail: w.trail,
+		PromptPreview: preview(w.s.cfg, w.req, w.hidden), RunID: h.RunID, BatchID: h.BatchID,
 	}
 	if err != nil {
 		rec.Outcome = string(subjects.KindOf(err))
-		rec.Partial = rec.TotalTokens > 0 || c.begun
-	}
-	if c.s.cfg.Usage.PromptPreview {
-		rec.PromptPreview = c.req.PromptPreview()
+		rec.Partial = rec.TotalTokens > 0 || w.begun
 	}
 	return rec
 }
 
+// preview is what a record shows of the prompt: nothing where that is switched
+// off, or the content is confidential or was not classified by the one who should.
+func preview(cfg *config.Config, req *wire.Request, hidden bool) string {
+	if !cfg.Usage.PromptPreview || hidden {
+		return ""
+	}
+	return req.PromptPreview()
+}
+
 // recordID is the call id; a later run of an id whose earlier run failed has
 // its own record.
-func (c *call) recordID() string {
-	if c.runs > 1 {
-		return runID(c.id, c.runs)
+func recordID(id string, runs int) string {
+	if runs > 1 {
+		return runID(id, runs)
 	}
-	return c.id
+	return id
 }
 
 // sendError sends the error as the terminal message.
 func (c *call) sendError(err error) {
 	e := *subjects.AsError(err)
 	e.CallID = c.id
-	if e.Attempts == nil {
-		e.Attempts = slices.Clone(c.trail)
+	if e.Attempts == nil && c.work != nil {
+		e.Attempts = slices.Clone(c.work.trail)
 	}
 	if cause := e.Unwrap(); cause != nil && e.Kind == subjects.KindProvider {
 		c.e.log.Warn("call failed inside", "call", c.id, "error", cause)
@@ -177,8 +145,12 @@ func (c *call) logLine(err error) {
 	if c.req != nil {
 		process, task = c.req.Head.Process, c.req.Head.Task
 	}
+	cand, queued, provider := c.cand, c.waited, time.Duration(0)
+	if w := c.work; w != nil {
+		cand, queued, provider = w.cand, w.queued, w.provider
+	}
 	log.LogAttrs(context.Background(), logLevel, "call", slog.String("call", c.id), slog.String("outcome", outcome),
 		slog.String("class", c.class), slog.String("process", process), slog.String("task", task),
-		slog.String("provider", c.lastCand.Provider), slog.String("model", c.lastCand.Model),
-		slog.Float64("queued_ms", ms(c.queued)), slog.Float64("latency_ms", ms(c.provider)), slog.Float64("total_ms", ms(time.Since(c.start))))
+		slog.String("provider", cand.Provider), slog.String("model", cand.Model), slog.Bool("cached", c.cached),
+		slog.Float64("queued_ms", ms(queued)), slog.Float64("latency_ms", ms(provider)), slog.Float64("total_ms", ms(time.Since(c.start))))
 }

@@ -22,6 +22,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -31,6 +32,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-llm/sluice/config"
+	"github.com/sluice-llm/sluice/hooks"
 	"github.com/sluice-llm/sluice/persistence"
 	"github.com/sluice-llm/sluice/providers"
 	"github.com/sluice-llm/sluice/routing"
@@ -39,8 +41,16 @@ import (
 
 // Options is what an Engine is made of. All fields but Interest are needed.
 type Options struct {
-	Config    *config.Config
-	Providers map[string]providers.Provider
+	Config *config.Config
+	// Providers makes those of the configuration; mock is what the mock provider asks.
+	Providers func(mock hooks.MockService) map[string]providers.Provider
+	// Mock, Budget and Sensitivity are the injection points that an embedder
+	// implements; nil = as the configuration says.
+	Mock        hooks.MockService
+	Budget      hooks.BudgetTracker
+	Sensitivity hooks.SensitivityClassifier
+	// Reload loads the configuration anew (llm.admin.reload); nil = it cannot be.
+	Reload func(context.Context) (*subjects.ReloadReply, error)
 	// Hosts says whether this node hosts a provider; nil = it hosts all.
 	Hosts func(provider string) bool
 	JS    jetstream.JetStream
@@ -74,6 +84,13 @@ type Engine struct {
 
 	sys       *system
 	admission *admission
+	accounts  *accounts
+	cache     *cache
+	ledger    *ledger
+	hooks     *hookDesk
+	saver     *stateSaver
+	edits     chan configEdit
+	looking   map[string]chan routing.State // checks under way; keepStatus' own
 	calls     *actor.PID
 	usage     *usageLog
 	progress  *actor.PID
@@ -101,13 +118,17 @@ var errStopped = subjects.Errorf(subjects.KindCancelled, "the node was stopped w
 
 // NewEngine starts the actors and the background work. Close ends them.
 func NewEngine(o Options) *Engine {
-	e := &Engine{o: o, log: o.Log, started: time.Now(), sys: newSystem(o.Log), crew: newCrew()}
-	e.current.Store(newSetup(o.Config, o.Providers, nil))
+	e := &Engine{o: o, log: o.Log, started: time.Now(), sys: newSystem(o.Log), crew: newCrew(), looking: map[string]chan routing.State{}}
+	if e.o.Reload == nil {
+		e.o.Reload = noReload
+	}
 	e.snapshot.Store(&routing.Snapshot{})
 	e.board = e.sys.spawn(&board{stands: map[string]standing{}, out: &e.snapshot})
 	e.base, e.stop = context.WithCancelCause(context.Background())
 	e.admission = newAdmission(e.sys, &o.Config.Pools, o.Emit)
 	e.calls = e.sys.spawn(newCalls())
+	e.startPolicies()
+	e.current.Store(newSetup(o.Config, o.Providers(e.hooks.mock()), nil))
 	stream := newAcks(o.JS.Conn())
 	e.background(func() { stream.run(e.base) })
 	e.usage = newUsageLog(e.sys, stream, o.Log, o.Config.Usage.MaxPending, o.Emit)
@@ -136,6 +157,38 @@ func NewEngine(o Options) *Engine {
 	}
 	e.watchDisk()
 	return e
+}
+
+// startPolicies starts what decides beside the pools whether a call may go
+// somewhere: the accounts with what they remember from before, the budgets, the
+// cache, the hooks.
+func (e *Engine) startPolicies() {
+	saved, err := e.o.Store.States()
+	if err != nil {
+		e.log.Error("what was known of breakers and quotas cannot be read; they start anew", "error", err)
+	}
+	e.edits = make(chan configEdit)
+	e.saver = newStateSaver(e.sys, e.o.Store, e.log)
+	e.accounts = newAccounts(e.sys, accountOptions{
+		emit: e.o.Emit, save: e.saver.save, saved: saved, cfg: e.o.Config,
+		publish: func(id string, st standing) { e.sys.send(e.board, stands{id, st}) },
+	})
+	e.accounts.restore()
+	e.cache = newCache(e.sys, e.o.Config.Cache)
+	e.ledger = newLedger(e.sys, e.o.Config, ledgerOptions{emit: e.o.Emit, spent: e.spentBefore, log: e.log})
+	e.hooks = newHookDesk(e.sys, e.o.Config, hookOptions{
+		Mock: e.o.Mock, Budget: e.o.Budget, Sensitivity: e.o.Sensitivity, Transport: e.o.Hop, Log: e.log, Emit: e.o.Emit,
+	})
+}
+
+// spentBefore is what the usage database has of a budget, once it has caught up
+// with the log.
+func (e *Engine) spentBefore(ctx context.Context, scope, id string) (tokens int64, cost subjects.USD, err error) {
+	if err := e.reach(ctx); err != nil {
+		return 0, 0, err
+	}
+	s, err := e.o.Store.Spent(scope, id)
+	return s.Tokens, s.Cost, err
 }
 
 func (e *Engine) background(f func()) {
@@ -180,61 +233,12 @@ func (e *Engine) replaceSnapshot(seen routing.Snapshot) {
 	e.sys.send(e.board, sighted{seen})
 }
 
-// checkTimeout bounds one look at a provider.
-const checkTimeout = 2 * time.Second
-
-// lookAtAll looks at the providers side by side: one that does not answer does
-// not hold up the others.
-func (e *Engine) lookAtAll(elsewhere routing.Snapshot) routing.Snapshot {
-	ctx, cancel := context.WithTimeout(e.base, checkTimeout)
-	defer cancel()
-	type seen struct {
-		id string
-		st routing.State
-	}
-	every := e.setup().all()
-	all := make(chan seen, len(every))
-	for id, p := range every {
-		go func() {
-			s := seen{id, routing.State{Reason: routing.ReasonUnavailable, Detail: "its check failed inside; the log says how"}}
-			defer func() {
-				if p := recover(); p != nil {
-					e.log.Error("a provider's check panicked", "provider", id, "panic", panicError(p).(*subjects.Error).Unwrap())
-				}
-				all <- s
-			}()
-			s.st = e.look(ctx, id, p, elsewhere)
-		}()
-	}
-	snap := make(routing.Snapshot, len(every))
-	for range every {
-		s := <-all
-		snap[s.id] = s.st
-	}
-	return snap
-}
-
 // providerStatusEvent is the payload of llm.provider_status.<provider>.
 type providerStatusEvent struct {
 	Provider  string        `json:"provider"`
 	Available bool          `json:"available"`
 	Reason    string        `json:"reason,omitempty"`
 	At        subjects.Time `json:"at"`
-}
-
-// look says how a provider can be reached: here, where this node hosts it, else
-// on another node.
-func (e *Engine) look(ctx context.Context, id string, p providers.Provider, elsewhere routing.Snapshot) routing.State {
-	if e.o.Hosts != nil && !e.o.Hosts(id) && !e.setup().isOutside(id) {
-		if st, ok := elsewhere[id]; ok {
-			return st
-		}
-		return routing.State{Reason: routing.ReasonNotHosted, Detail: "hosted on no node that can be heard"}
-	}
-	if err := p.Check(ctx); err != nil {
-		return routing.State{Reason: routing.ReasonUnavailable, Detail: subjects.AsError(err).Message, Has: p.Capabilities()}
-	}
-	return routing.State{Available: true, Has: p.Capabilities()}
 }
 
 // watchInboxes notices NATS callers who have gone: nobody listens on the reply
@@ -364,6 +368,12 @@ func (e *Engine) Close() {
 	e.stop(errStopped)
 	e.work.Wait()
 	e.usage.rescue()
+	e.hooks.close()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := errors.Join(e.accounts.flush(ctx), e.saver.close(ctx)); err != nil {
+		e.log.Error("the state of breakers and quotas could not be saved", "error", err)
+	}
 	e.crew.stop()
 	e.sys.close()
 }

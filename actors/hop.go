@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,8 @@ type hopResult struct {
 	OutputBytes  int64          `json:"outputBytes"`
 	QueuedMs     float64        `json:"queuedMs"`
 	Warnings     []string       `json:"warnings,omitempty"`
+	// Attempts are the tries, where there was more than one.
+	Attempts []subjects.Attempt `json:"attempts,omitempty"`
 }
 
 // isHop reports whether another node sent the request: its mark counts only with
@@ -35,13 +38,13 @@ func isHop(in Incoming) bool {
 }
 
 // hop makes one attempt at a provider on another node.
-func (c *call) hop(ctx context.Context, cand subjects.Candidate, n int) (*wire.Response, error) {
+func (w *work) hop(ctx context.Context, cand subjects.Candidate, n int) (*wire.Response, error) {
 	ctx, gone := context.WithCancelCause(ctx)
 	defer gone(nil)
-	stop := c.watchHost(cand.Provider, gone)
+	stop := w.watchHost(cand.Provider, gone)
 	defer stop()
-	resp, err := c.hopOnce(ctx, cand, n)
-	if err != nil && context.Cause(ctx) == errHostGone && c.ctx.Err() == nil {
+	resp, err := w.hopOnce(ctx, cand, n)
+	if err != nil && context.Cause(ctx) == errHostGone && w.ctx.Err() == nil {
 		err = &finalError{errHostGone}
 	}
 	return resp, err
@@ -50,7 +53,7 @@ func (c *call) hop(ctx context.Context, cand subjects.Candidate, n int) (*wire.R
 var errHostGone error = subjects.Errorf(subjects.KindProviderUnavailable, "the node that hosts the provider fell silent")
 
 // watchHost ends a hop when no node that lives hosts its provider any more.
-func (c *call) watchHost(provider string, gone context.CancelCauseFunc) (stop func()) {
+func (w *work) watchHost(provider string, gone context.CancelCauseFunc) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		t := time.NewTicker(time.Second)
@@ -58,7 +61,7 @@ func (c *call) watchHost(provider string, gone context.CancelCauseFunc) (stop fu
 		for {
 			select {
 			case <-t.C:
-				if st := (*c.e.snapshot.Load())[provider]; !st.Remote {
+				if st := (*w.e.snapshot.Load())[provider]; !st.Remote {
 					gone(errHostGone)
 					return
 				}
@@ -70,62 +73,63 @@ func (c *call) watchHost(provider string, gone context.CancelCauseFunc) (stop fu
 	return func() { close(done) }
 }
 
-func (c *call) hopOnce(ctx context.Context, cand subjects.Candidate, n int) (*wire.Response, error) {
-	m := &subjects.Msg{Subject: subjects.Provider(cand.Provider), Header: c.hopHeader(ctx, cand, n), Data: c.req.Body}
+func (w *work) hopOnce(ctx context.Context, cand subjects.Candidate, n int) (*wire.Response, error) {
+	m := &subjects.Msg{Subject: subjects.Provider(cand.Provider), Header: w.hopAsk(cand, n), Data: w.req.Body}
 	resp := &wire.Response{}
-	if !c.req.Head.Stream {
-		reply, err := c.e.o.Hop.Request(ctx, m)
+	if !w.req.Head.Stream {
+		reply, err := w.e.o.Hop.Request(ctx, m)
 		if err != nil {
-			return resp, &finalError{c.hopError(err)}
+			return resp, &finalError{w.hopError(err)}
 		}
-		return resp, c.hopAnswer(resp, reply)
+		return resp, w.hopAnswer(resp, reply)
 	}
-	c.enc = wire.NewStreamEncoder(c.req.Wire, &c.req.Head, c.id, cand.Model)
-	err := c.e.o.Hop.Stream(ctx, m, func(m *subjects.Msg) error { return c.hopEvent(resp, m) })
+	err := w.e.o.Hop.Stream(ctx, m, func(m *subjects.Msg) error { return w.hopEvent(resp, m) })
 	if err != nil {
-		return resp, &finalError{c.hopError(err)}
+		return resp, &finalError{w.hopError(err)}
 	}
 	return resp, nil
 }
 
-func (c *call) hopHeader(ctx context.Context, cand subjects.Candidate, n int) subjects.Header {
+func (w *work) hopAsk(cand subjects.Candidate, n int) subjects.Header {
 	h := subjects.Header{}
-	h.Set(subjects.HeaderHop, c.e.node)
-	h.Set(subjects.HeaderCallID, fmt.Sprintf("%.80s~%d~%s", c.id, n, subjects.NewCallID()))
-	h.Set(subjects.HeaderWire, string(c.req.Wire))
+	h.Set(subjects.HeaderHop, w.e.node)
+	h.Set(subjects.HeaderCallID, fmt.Sprintf("%.80s~%d~%s", w.id, n, subjects.NewCallID()))
+	h.Set(subjects.HeaderWire, string(w.req.Wire))
 	h.Set(subjects.HeaderModel, cand.Provider+"/"+cand.Model)
-	h.Set(subjects.HeaderClass, c.class)
-	h.Set(subjects.HeaderProcess, c.req.Head.Process)
-	if c.req.Head.Task != "" {
-		h.Set(subjects.HeaderTask, c.req.Head.Task)
+	h.Set(subjects.HeaderClass, w.class)
+	h.Set(subjects.HeaderProcess, w.req.Head.Process)
+	if w.req.Head.Task != "" {
+		h.Set(subjects.HeaderTask, w.req.Head.Task)
 	}
-	h.Set(subjects.HeaderTier, c.route.Tier)
-	if c.hops != "" {
-		h.Set(subjects.HeaderHops, c.hops)
+	h.Set(subjects.HeaderTier, w.route.Tier)
+	if w.hops != "" {
+		h.Set(subjects.HeaderHops, w.hops)
 	}
-	if d, ok := ctx.Deadline(); ok {
-		h.Set(subjects.HeaderTimeoutMs, strconv.FormatInt(max(1, time.Until(d).Milliseconds()), 10))
-	}
+	h.Set(subjects.HeaderTimeoutMs, strconv.FormatInt(max(1, time.Until(w.deadline).Milliseconds()), 10))
 	return h
 }
 
 // hopError adds the other node's trail to ours. That no node answers, or that
 // the one that does cannot serve after all, is for the chain to get over.
-func (c *call) hopError(err error) error {
+func (w *work) hopError(err error) error {
 	e := *subjects.AsError(err)
 	for _, a := range e.Attempts {
 		if a.Outcome != subjects.OutcomeSkipped {
-			c.trail = append(c.trail, a)
+			w.trail = append(w.trail, a)
 		}
 	}
 	e.Attempts, e.CallID = nil, ""
 	if e.Kind == subjects.KindNoProvider {
-		e.Kind, e.HTTPStatus = subjects.KindProviderUnavailable, 0
+		e.Kind = subjects.KindProviderUnavailable
+		if e.Status() == http.StatusTooManyRequests { // its quota is used up
+			e.Kind = subjects.KindQuotaExhausted
+		}
+		e.HTTPStatus = 0
 	}
 	return &e
 }
 
-func (c *call) hopResult(resp *wire.Response, m *subjects.Msg) bool {
+func (w *work) hopResult(resp *wire.Response, m *subjects.Msg) bool {
 	text := m.Header.Get(subjects.HeaderHopResult)
 	if text == "" {
 		return false
@@ -134,17 +138,18 @@ func (c *call) hopResult(resp *wire.Response, m *subjects.Msg) bool {
 	if json.Unmarshal([]byte(text), &r) == nil {
 		resp.Model, resp.FinishReason, resp.Usage, resp.UsageKnown = r.Model, r.FinishReason, r.Usage, r.Known
 		resp.OutputBytes, resp.Warnings = r.OutputBytes, r.Warnings
+		w.trail = append(w.trail, r.Attempts...)
 		waited := time.Duration(r.QueuedMs * float64(time.Millisecond))
-		c.queued += waited
-		c.provider -= waited // the attempt's own time counts it too
+		w.queued += waited
+		w.provider -= waited // the attempt's own time counts it too
 	}
 	return true
 }
 
-func (c *call) hopAnswer(resp *wire.Response, m *subjects.Msg) error {
-	c.hopResult(resp, m)
-	if c.req.Wire != wire.Native {
-		resp.Wire, resp.Raw = c.req.Wire, m.Data
+func (w *work) hopAnswer(resp *wire.Response, m *subjects.Msg) error {
+	w.hopResult(resp, m)
+	if w.req.Wire != wire.Native {
+		resp.Wire, resp.Raw = w.req.Wire, m.Data
 		return nil
 	}
 	var res subjects.Result
@@ -155,12 +160,12 @@ func (c *call) hopAnswer(resp *wire.Response, m *subjects.Msg) error {
 	return nil
 }
 
-func (c *call) hopEvent(resp *wire.Response, m *subjects.Msg) error {
-	if c.hopResult(resp, m) {
+func (w *work) hopEvent(resp *wire.Response, m *subjects.Msg) error {
+	if w.hopResult(resp, m) {
 		return nil
 	}
-	if c.req.Wire != wire.Native {
-		return c.event(&wire.Event{Wire: c.req.Wire, Raw: m.Data})
+	if w.req.Wire != wire.Native {
+		return w.event(&wire.Event{Wire: w.req.Wire, Raw: m.Data})
 	}
 	var ev subjects.Event
 	if err := json.Unmarshal(m.Data, &ev); err != nil {
@@ -169,14 +174,18 @@ func (c *call) hopEvent(resp *wire.Response, m *subjects.Msg) error {
 	if ev.Type == subjects.EventResult {
 		return nil // the encoder makes ours
 	}
-	return c.event(&wire.Event{Text: ev.Content, ToolCall: ev.ToolCall})
+	return w.event(&wire.Event{Text: ev.Content, ToolCall: ev.ToolCall})
 }
 
-// hopHeaderOf is the header in which a hop's answer says what is known of it.
-func (c *call) hopHeaderOf(resp *wire.Response) subjects.Header {
+// hopHeader is the header in which a hop's answer says what is known of it.
+func (w *work) hopHeader(resp *wire.Response) subjects.Header {
+	tries := w.trail
+	if len(tries) < 2 {
+		tries = nil
+	}
 	b, err := json.Marshal(hopResult{
-		Model: resp.Model, FinishReason: resp.FinishReason, Usage: resp.Usage, Known: resp.UsageKnown,
-		OutputBytes: resp.OutputBytes, QueuedMs: ms(c.queued), Warnings: resp.Warnings,
+		Attempts: tries, Model: resp.Model, FinishReason: resp.FinishReason, Usage: resp.Usage, Known: resp.UsageKnown,
+		OutputBytes: resp.OutputBytes, QueuedMs: ms(w.queued), Warnings: resp.Warnings,
 	})
 	if err != nil {
 		return nil

@@ -108,6 +108,9 @@ func (e *Engine) keepStatus() {
 		case <-e.news:
 			e.refreshOutside()
 			continue
+		case edit := <-e.edits:
+			e.apply(edit)
+			continue
 		case <-e.base.Done():
 			return
 		}

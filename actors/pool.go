@@ -131,6 +131,11 @@ func (p *modelPool) receive(self *actor.PID, msg any) {
 		}
 	case setCap:
 		p.cap = m.cap
+	case newBounds:
+		p.maxQueue, p.saturatedAfter = m.cfg.MaxQueue, m.cfg.SaturatedAfter
+		for _, l := range p.lanes {
+			l.weight = m.cfg.Classes[l.class].Weight
+		}
 	case saturationDue:
 		p.timer = nil
 		p.markSaturated(time.Now())

@@ -10,7 +10,6 @@ import (
 	"github.com/sluice-llm/sluice/config"
 	"github.com/sluice-llm/sluice/routing"
 	"github.com/sluice-llm/sluice/subjects"
-	"github.com/sluice-llm/sluice/wire"
 )
 
 // queryTimeout bounds the work for one query.
@@ -24,23 +23,15 @@ type Query func(ctx context.Context, body []byte) (any, error)
 func (e *Engine) Queries() map[string]Query {
 	return map[string]Query{
 		subjects.QueryHealth:       func(ctx context.Context, _ []byte) (any, error) { return e.health(ctx), nil },
-		subjects.QueryProviders:    func(context.Context, []byte) (any, error) { return e.providers(), nil },
+		subjects.QueryProviders:    func(ctx context.Context, _ []byte) (any, error) { return e.providers(ctx), nil },
 		subjects.QueryModels:       func(context.Context, []byte) (any, error) { return e.models(), nil },
 		subjects.QueryRoute:        e.explain,
 		subjects.QueryUsageSummary: e.usageSummary,
 		subjects.QueryUsageRecent:  e.usageRecent,
-		subjects.QueryMetrics:      notBuilt("in-memory metrics"),
-		subjects.AdminQuotaReset:   notBuilt("subscription quotas"),
-		subjects.AdminCacheClear:   notBuilt("the cache"),
-		subjects.AdminReload:       notBuilt("reloading the configuration while running; restart the node"),
-	}
-}
-
-func notBuilt(what string) Query {
-	return func(context.Context, []byte) (any, error) {
-		err := subjects.Errorf(subjects.KindValidation, "not built yet in this version: %s", what)
-		err.HTTPStatus = 501
-		return nil, err
+		subjects.QueryMetrics:      func(ctx context.Context, _ []byte) (any, error) { return e.metrics(ctx) },
+		subjects.AdminQuotaReset:   e.resetQuota,
+		subjects.AdminCacheClear:   e.clearCache,
+		subjects.AdminReload:       func(ctx context.Context, _ []byte) (any, error) { return e.o.Reload(ctx) },
 	}
 }
 
@@ -68,7 +59,7 @@ func (e *Engine) health(ctx context.Context) *subjects.Health {
 	}
 	for id, st := range *e.snapshot.Load() {
 		h.CanServe = h.CanServe || st.Available && now.allowed(id)
-		h.Providers[id] = providerHealth(now.router.Provider(id), st)
+		h.Providers[id] = e.providerHealth(ctx, now.router.Provider(id), id, st)
 	}
 	if !h.CanServe {
 		h.Reasons = append(h.Reasons, "no provider can serve in mode "+now.cfg.Mode+": see providers for the reasons")
@@ -84,7 +75,7 @@ func (e *Engine) health(ctx context.Context) *subjects.Health {
 	return h
 }
 
-func providerHealth(p *config.Provider, st routing.State) subjects.ProviderHealth {
+func (e *Engine) providerHealth(ctx context.Context, p *config.Provider, id string, st routing.State) subjects.ProviderHealth {
 	h := subjects.ProviderHealth{Available: st.Available, Reason: st.Detail, Mode: "remote", Capabilities: st.Has.Names()}
 	if p != nil { // nil: an outside one that left this moment
 		h.Account, h.Models = p.Account, p.Models
@@ -92,7 +83,23 @@ func providerHealth(p *config.Provider, st routing.State) subjects.ProviderHealt
 			h.Mode = reachedBy(p.Account)
 		}
 	}
+	if info, err := e.accounts.info(ctx, id); err == nil {
+		h.Breaker, h.Quota, h.RetryAt = info.breaker.State, info.quota.State, info.breaker.RetryAt
+		for _, hold := range info.quota.Exhausted {
+			if hold.Model == "" {
+				h.RetryAt = laterOf(h.RetryAt, &hold.RetryAt)
+			}
+		}
+	}
 	return h
+}
+
+// laterOf returns the later of two moments, either of which may be nil.
+func laterOf(a, b *subjects.Time) *subjects.Time {
+	if a == nil || b != nil && b.After(a.Time) {
+		return b
+	}
+	return a
 }
 
 func (e *Engine) usageHealth(ctx context.Context, h *subjects.Health) {
@@ -120,7 +127,7 @@ func reachedBy(account string) string {
 	return "subscription"
 }
 
-func (e *Engine) providers() *subjects.ProvidersReply {
+func (e *Engine) providers(ctx context.Context) *subjects.ProvidersReply {
 	now := e.setup()
 	snap, router := *e.snapshot.Load(), now.router
 	out := &subjects.ProvidersReply{}
@@ -130,10 +137,14 @@ func (e *Engine) providers() *subjects.ProvidersReply {
 		if models == nil {
 			models = map[string]string{}
 		}
-		out.Providers = append(out.Providers, subjects.ProviderInfo{
+		row := subjects.ProviderInfo{
 			Provider: id, Available: st.Available, Reason: st.Detail, Account: p.Account, Local: p.Local(), Outside: now.isOutside(id),
 			Models: models, AvailableModels: p.AvailableModels, Capabilities: st.Has.Names(),
-		})
+		}
+		if info, err := e.accounts.info(ctx, id); err == nil {
+			row.Breaker, row.Quota = &info.breaker, &info.quota
+		}
+		out.Providers = append(out.Providers, row)
 	}
 	return out
 }
@@ -158,24 +169,6 @@ func (e *Engine) models() *subjects.ModelsReply {
 		}
 	}
 	return out
-}
-
-func (e *Engine) explain(_ context.Context, body []byte) (any, error) {
-	var q subjects.RouteQuery
-	if err := readQuery(body, &q); err != nil {
-		return nil, err
-	}
-	var needs wire.Need
-	if q.Tools {
-		needs = wire.NeedTools
-	}
-	job := routing.Job{Task: q.Task, Tier: q.Tier, Process: q.Process, Provider: q.Provider, Model: q.Model, Privacy: q.Privacy, Needs: needs}
-	now := e.setup()
-	d, err := now.router.Resolve(*e.snapshot.Load(), &job, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	return d.Route(&job, routing.Class(now.cfg, q.Process)), nil
 }
 
 func (e *Engine) usageSummary(ctx context.Context, body []byte) (any, error) {

@@ -143,14 +143,6 @@ func (c *call) readHops(hops string) error {
 	return nil
 }
 
-// onwards is what a call that leaves this node says of its way.
-func (c *call) onwards() string {
-	if c.hops == "" {
-		return c.e.node
-	}
-	return c.hops + "," + c.e.node
-}
-
 func (c *call) pickClass() error {
 	if c.class != "" {
 		return nil

@@ -56,6 +56,9 @@ func newUsageLog(sys *system, js publisher, log *slog.Logger, maxPending int, em
 // refuse returns why no new call may start, or nil.
 func (u *usageLog) refuse() *subjects.Error { return u.refusal.Load() }
 
+// keep changes how many records may wait.
+func (u *usageLog) keep(max int) { u.sys.send(u.keeper, setMax{max}) }
+
 // pendingRecord is one record on its way into the log.
 type pendingRecord struct {
 	u    *usageLog
@@ -181,6 +184,7 @@ type (
 	// diskState comes from the node's watch on free space; err nil = enough.
 	diskState   struct{ err *subjects.Error }
 	keeperState struct{ reply chan<- keeperInfo }
+	setMax      struct{ max int }
 )
 
 type keeperInfo struct {
@@ -218,6 +222,9 @@ func (k *keeper) receive(self *actor.PID, msg any) {
 		return
 	case retried:
 		k.settle(self, m)
+	case setMax:
+		k.max = m.max
+		return
 	case diskState:
 		k.disk = m.err
 	case keeperState:

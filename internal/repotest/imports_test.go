@@ -80,6 +80,7 @@ var gates = []gate{
 	{"github.com/failsafe-go/failsafe-go", []string{"actors"}, "retries are the call's, once for all providers"},
 	{"github.com/dgraph-io/badger/v4", []string{"persistence"}, "a full disk or a damaged file ends the process in Badger unless it is asked with care"},
 	{"github.com/nats-io/nats-server/v2", []string{"."}, "the node embeds the server; everything else must work with one that runs elsewhere"},
+	{"github.com/fsnotify/fsnotify", []string{"."}, "the node alone follows its configuration file"},
 	{"github.com/goccy/go-yaml", []string{"config"}, "there is one configuration file and one reader of it"},
 	{"github.com/alecthomas/kong", []string{"cmd/internal/cli"}, "there is one command line"},
 	{"github.com/tmaxmax/go-sse", []string{"providers/internal/httpx"}, "one reader of upstream event streams"},

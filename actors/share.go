@@ -1,0 +1,164 @@
+package actors
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-llm/sluice/subjects"
+	"github.com/sluice-llm/sluice/wire"
+)
+
+// Calls that ask for the same thing share an answer: one that is kept, or one
+// that is on its way. In the second case the work with providers runs in a
+// goroutine of its own, the carrier, under a context that ends when the last
+// asker has left; each asker, the first one too, only reads along (flight.go).
+// Its own deadline, cancel and leaving end its own reading.
+
+// shareable reports whether the call's answer may be another's too.
+func (c *call) shareable() bool {
+	k := &c.s.cfg.Cache
+	return !c.isHop && !c.req.Head.SkipCache && k.MaxEntries > 0 && k.MaxBytes > 0
+}
+
+// cacheKey covers all that can change the answer: the prompt, and what decides
+// which model answers it.
+func (c *call) cacheKey() cacheKey {
+	h := &c.req.Head
+	return cacheKeyOf(c.req, c.s.cfg.Mode, c.route.Tier, h.Task, h.Provider, h.Model, h.Privacy, strconv.FormatBool(h.ForcePaid),
+		c.in.Provider, c.sensitivity, strings.Join(c.allowed, ","), h.CacheScope)
+}
+
+// share answers the call from the cache, or takes part in a flight. A flight
+// that ended for its first asker's own sake is looked for again.
+func (c *call) share() error {
+	key := c.cacheKey()
+	for {
+		found, err := c.e.cache.look(c.ctx, key)
+		switch {
+		case err != nil:
+			return c.overdue(err)
+		case found.kept != nil:
+			return c.replay(found.kept)
+		case found.leads:
+			c.carry(found.seat.flight)
+		}
+		again, err := c.follow(found.seat)
+		if !again {
+			return err
+		}
+	}
+}
+
+// carry starts the work of a flight.
+func (c *call) carry(f *flight) {
+	w := c.newWork(f.ctx)
+	w.events = func(ev *wire.Event) error { f.event(ev); return nil }
+	w.opened = func(o opening) { f.opened.Store(&o) }
+	c.e.crew.run(func() {
+		end := flown{work: w}
+		defer func() { f.end(end) }()
+		defer func() { end.began, end.cand = w.begun, w.lastCand }()
+		defer w.recovered("call", &end.err)
+		end.resp, end.err = w.do()
+		end.keep = end.err == nil && keepable(end.resp)
+	})
+}
+
+// follow reads a flight to its end. again says that it ended without an answer
+// for this asker, who looks anew.
+func (c *call) follow(s *seat) (again bool, err error) {
+	c.cached = !s.first
+	for {
+		ev, end, err := s.next(c.ctx)
+		switch {
+		case err != nil:
+			return false, c.leaveFlight(s, err)
+		case end != nil && end.err != nil && !c.begun && !end.shared(s.first):
+			return true, nil
+		case end != nil:
+			return false, c.land(s, end)
+		}
+		if c.enc == nil {
+			c.open(*s.flight.opened.Load())
+		}
+		if err := c.event(ev); err != nil {
+			return false, c.leaveFlight(s, err)
+		}
+	}
+}
+
+// land answers with what a flight brought.
+func (c *call) land(s *seat, end *flown) error {
+	c.cand = end.cand
+	if s.first {
+		c.work = end.work
+		return c.conclude(end.resp, end.err)
+	}
+	if end.err != nil {
+		return end.err
+	}
+	c.waited = time.Since(c.start)
+	c.recordCached(end.resp)
+	return c.answer(end.resp)
+}
+
+// partingTime bounds how long the last asker to leave waits for the record of
+// what it leaves.
+const partingTime = 5 * time.Second
+
+// leaveFlight ends this asker's part. The last one waits until the work has
+// ended: what it used is then on record.
+func (c *call) leaveFlight(s *seat, cause error) error {
+	last, done := s.leave(cause)
+	if last {
+		t := time.NewTimer(partingTime)
+		defer t.Stop()
+		select {
+		case <-done:
+			if s.first {
+				c.work = s.flight.result().work
+			}
+		case <-t.C:
+		}
+	}
+	return c.overdue(cause)
+}
+
+// overdue is the error of a call that ended while it waited.
+func (c *call) overdue(err error) error {
+	if c.ctx.Err() == nil {
+		return err
+	}
+	return endOf(c.ctx, c.work, c.timeout()).WithCause(err)
+}
+
+// replay answers with a kept answer, a stream event by event.
+func (c *call) replay(k *kept) error {
+	c.cached, c.cand = true, k.cand
+	c.recordCached(k.resp)
+	if c.req.Head.Stream {
+		c.open(opening{k.cand, k.resp})
+		if err := k.each(c.event); err != nil {
+			return err
+		}
+	}
+	return c.answer(k.resp)
+}
+
+// recordCached writes the record of a call that cost nothing.
+func (c *call) recordCached(resp *wire.Response) {
+	res := c.result(resp)
+	rec := &subjects.UsageRecord{
+		ID: recordID(c.id, c.runs), Timestamp: subjects.Time{Time: time.Now()},
+		Provider: res.Provider, Model: res.Model, ModelRaw: res.ModelRaw, Process: res.Process,
+		Task: c.req.Head.Task, Class: res.Class, Tier: res.Tier, Subscription: res.Subscription,
+		CostUSD: new(subjects.USD), QueuedMs: res.QueuedMs, OverheadMs: res.OverheadMs, Cached: true, Outcome: subjects.OutcomeOK,
+		AttemptTrail: []subjects.Attempt{}, RunID: c.req.Head.RunID, BatchID: c.req.Head.BatchID,
+	}
+	rec.PromptPreview = preview(c.s.cfg, c.req, c.hidden)
+	if res.Subscription == subjects.SubscriptionMax || res.Subscription == subjects.SubscriptionCopilot {
+		rec.SavedUSD = new(subjects.USD)
+	}
+	c.e.usage.write(rec).wait()
+}
