@@ -117,11 +117,11 @@ var aboutKeys = map[string]string{
 	"cost_limits.standard_mode":                "US dollars a run in cost mode standard.",
 	"cost_limits.quality_mode":                 "US dollars a run in cost mode quality.",
 	"batch_cost_limits":                        "What one batch (batchId), and all calls of a period, may cost; none = no limit.",
-	"batch_cost_limits.max_tokens_per_batch":   "Tokens of one batch.",
+	"batch_cost_limits.max_tokens_per_batch":   "Tokens of one batch that leave for a vendor.",
 	"batch_cost_limits.max_cost_per_batch_usd": "US dollars a batch.",
 	"batch_cost_limits.total_budget_usd":       "US dollars for all calls of a period.",
 	"batch_cost_limits.total_budget_period":    "That period: a day or a month of the calendar in UTC, or all that the database knows.",
-	"batch_cost_limits.fallback_on_quota":      "Over a budget: true leaves the providers that cost nothing, false ends the call with BUDGET_EXCEEDED.",
+	"batch_cost_limits.fallback_on_quota":      "Over a budget: true leaves the providers that cost nothing (over a batch's tokens: the local ones), false ends the call with BUDGET_EXCEEDED.",
 
 	"sensitivity":                    "Who may see content, by its sensitivity.",
 	"sensitivity.allow":              "Lists of all, local and providers; [] = nobody.",
