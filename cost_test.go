@@ -39,7 +39,7 @@ func TestCosts(t *testing.T) {
 		{"openai/gpt-refused", 0, true},
 	}
 	for i, c := range calls {
-		body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"hello"}]}`, c.model)
+		body := fmt.Sprintf(`{"model":%q,"skipCache":true,"messages":[{"role":"user","content":"hello"}]}`, c.model)
 		subject := subjects.Complete(subjects.ClassInteractive)
 		if c.fails {
 			subject = subjects.Provider("openai")

@@ -126,7 +126,7 @@ func recentRows(ctx context.Context, t testing.TB, tr subjects.Transport) []subj
 
 // openAIMsg is an openai-chat request whose user field tells the upstream the class.
 func openAIMsg(class, callID string, stream bool) *subjects.Msg {
-	h := subjects.Header{subjects.HeaderWire: {"openai-chat"}}
+	h := subjects.Header{subjects.HeaderWire: {"openai-chat"}, subjects.HeaderSkipCache: {"true"}}
 	if callID != "" {
 		h.Set(subjects.HeaderCallID, callID)
 	}

@@ -9,8 +9,9 @@ import (
 	"github.com/sluice-llm/sluice/subjects"
 )
 
+// ask is a request that goes to a provider each time.
 func ask(text string) *subjects.Request {
-	r := &subjects.Request{}
+	r := &subjects.Request{SkipCache: true}
 	r.Messages = []subjects.Message{{Role: "user", Content: subjects.Text(text)}}
 	return r
 }
