@@ -31,9 +31,9 @@ type MockService interface {
 type BudgetTracker interface {
 	// OverBudget is asked before a call is routed.
 	OverBudget(ctx context.Context, q *BudgetQuestion) (*BudgetAnswer, error)
-	// TrackCost is told of a call after its end, beside the call: a cost may come
-	// late, and is lost when this fails or the tracker is slower than the calls.
-	// The usage log (subjects.UsageStream) loses none.
+	// TrackCost is told of a cost after the call's end and beside it: it may come
+	// late and in any order, and is lost when this fails or the tracker is slower
+	// than the calls. The usage log (subjects.UsageStream) loses none.
 	TrackCost(ctx context.Context, cost *BudgetCost) error
 }
 
@@ -127,7 +127,8 @@ type BudgetAnswer struct {
 	Reason string `json:"reason"`
 }
 
-// BudgetCost is what a call has cost.
+// BudgetCost is what a call has used, or a try of it that failed and used tokens.
+// Answers from the cache use nothing and are not told.
 type BudgetCost struct {
 	CallID   string `json:"callId"`
 	Process  string `json:"process"`
@@ -146,7 +147,6 @@ type BudgetCost struct {
 	CostUSD *subjects.USD `json:"costUsd"`
 	// SavedUSD is what the tokens would have cost on the metered twin; nil = not known.
 	SavedUSD *subjects.USD `json:"savedUsd"`
-	Cached   bool          `json:"cached"`
 	// Outcome is "ok" or the kind of the error.
 	Outcome string `json:"outcome"`
 }

@@ -78,8 +78,8 @@ func TestQuestions(t *testing.T) {
 			return err
 		}, `{"question":"over_budget","callId":"c","process":"p","task":"t","class":"interactive","runId":"r","batchId":"b","providers":["openai"]}`},
 		"track_cost": {func(ctx context.Context, s *hooks.Service) error {
-			return s.TrackCost(ctx, &hooks.BudgetCost{CallID: "c", Process: "p", Task: "t", Class: "interactive", RunID: "r", BatchID: "b", Provider: "openai", Model: "m", Subscription: "api-key", InputTokens: 1, OutputTokens: 2, TotalTokens: 3, CostUSD: &usd, Cached: true, Outcome: "ok"})
-		}, `{"question":"track_cost","callId":"c","process":"p","task":"t","class":"interactive","runId":"r","batchId":"b","provider":"openai","model":"m","subscription":"api-key","inputTokens":1,"outputTokens":2,"totalTokens":3,"costUsd":1.25,"savedUsd":null,"cached":true,"outcome":"ok"}`},
+			return s.TrackCost(ctx, &hooks.BudgetCost{CallID: "c", Process: "p", Task: "t", Class: "interactive", RunID: "r", BatchID: "b", Provider: "openai", Model: "m", Subscription: "api-key", InputTokens: 1, OutputTokens: 2, TotalTokens: 3, CostUSD: &usd, Outcome: "ok"})
+		}, `{"question":"track_cost","callId":"c","process":"p","task":"t","class":"interactive","runId":"r","batchId":"b","provider":"openai","model":"m","subscription":"api-key","inputTokens":1,"outputTokens":2,"totalTokens":3,"costUsd":1.25,"savedUsd":null,"outcome":"ok"}`},
 		"sensitivity": {func(ctx context.Context, s *hooks.Service) error {
 			_, err := s.Classify(ctx, &hooks.Content{CallID: "c", Process: "p", Task: "t", Class: "interactive", AgentID: "a", RunID: "r", Text: "x & y", Attachments: 2, Providers: []string{"groq", "ollama"}})
 			return err

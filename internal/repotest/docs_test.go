@@ -20,6 +20,7 @@ import (
 
 	sluice "github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/config"
+	"github.com/sluice-llm/sluice/hooks"
 	"github.com/sluice-llm/sluice/sluicetest"
 	"github.com/sluice-llm/sluice/subjects"
 )
@@ -403,6 +404,23 @@ var shapes = map[string]func() any{
 	"budget":     func() any { return new(subjects.BudgetEvent) },
 	"hookStatus": func() any { return new(subjects.HookEvent) },
 	"config":     func() any { return new(subjects.ConfigEvent) },
+
+	"hook.mock":        func() any { return new(hooks.MockRequest) },
+	"hook.sensitivity": func() any { return new(hooks.Content) },
+	"hook.over_budget": func() any {
+		return new(struct {
+			Question string `json:"question"`
+			hooks.BudgetQuestion
+		})
+	},
+	"hook.track_cost": func() any {
+		return new(struct {
+			Question string `json:"question"`
+			hooks.BudgetCost
+		})
+	},
+	"hook.sensitivity.reply": func() any { return new(hooks.Classification) },
+	"hook.over_budget.reply": func() any { return new(hooks.BudgetAnswer) },
 }
 
 // shape reads the block as a message of the contract. What it writes back must
