@@ -28,8 +28,8 @@ type grammar struct {
 	Events    eventsCmd    `cmd:"" group:"look" help:"Follow the node's events, one line each."`
 	Quota     quotaCmd     `cmd:"" group:"look" help:"Show what is left of the accounts' quotas, or forget that one ran out."`
 	Metrics   metricsCmd   `cmd:"" group:"look" help:"Show what the node counts in memory: attempts by provider, and the cache."`
-	Cache     cacheCmd     `cmd:"" group:"look" help:"The kept answers."`
-	Reload    reloadCmd    `cmd:"" group:"look" help:"Make the node read its configuration now."`
+	Cache     cacheCmd     `cmd:"" group:"admin" help:"The kept answers."`
+	Reload    reloadCmd    `cmd:"" group:"admin" help:"Make the node read its configuration now."`
 	Top       topCmd       `cmd:"" group:"look" help:"Live view of pools and calls (not built yet)."`
 	Version   versionCmd   `cmd:"" group:"look" help:"Print the version."`
 }
@@ -121,6 +121,7 @@ func (a *app) kongOptions() []kong.Option {
 			{Key: "node", Title: "Run a node:"},
 			{Key: "call", Title: "Make calls:"},
 			{Key: "look", Title: "Look at a node:"},
+			{Key: "admin", Title: "Change a running node:"},
 			{Key: "conn", Title: "The node to talk to:"},
 		}),
 	}

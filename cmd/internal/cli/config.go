@@ -16,8 +16,29 @@ import (
 
 // configCmd is about the configuration.
 type configCmd struct {
-	Check configCheckCmd `cmd:"" help:"Check a configuration file and the environment. Exit status 1 when there are faults."`
-	Show  configShowCmd  `cmd:"" help:"Print the built-in configuration, to copy and edit."`
+	Check  configCheckCmd  `cmd:"" help:"Check a configuration file and the environment. Exit status 1 when there are faults."`
+	Show   configShowCmd   `cmd:"" help:"Print the built-in configuration, to copy and edit."`
+	Schema configSchemaCmd `cmd:"" help:"Print the JSON Schema of the configuration file, for editors."`
+}
+
+// configSchemaCmd prints the schema.
+type configSchemaCmd struct{}
+
+// Help implements kong.HelpProvider.
+func (*configSchemaCmd) Help() string {
+	return `An editor with a YAML language server checks and completes with it while one types. The file names it in its first line:
+
+    # yaml-language-server: $schema=llm-providers.schema.json
+
+Example:
+
+    sluice config schema > config/llm-providers.schema.json`
+}
+
+// Run prints.
+func (*configSchemaCmd) Run(a *app) error {
+	_, err := a.out.Write(config.Schema())
+	return err
 }
 
 // configShowCmd prints the built-in configuration.

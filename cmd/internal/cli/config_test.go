@@ -96,3 +96,18 @@ func TestConfigShow(t *testing.T) {
 		t.Errorf("exit status %d: %s", code, ses.out.String())
 	}
 }
+
+// TestConfigSchema holds that the schema is one JSON document that knows the
+// sections of the file.
+func TestConfigSchema(t *testing.T) {
+	ses := newSession("", terminal{})
+	if code := ses.app.run(t.Context(), []string{"config", "schema"}); code != 0 {
+		t.Fatalf("exit status %d: %s", code, ses.err.String())
+	}
+	var doc struct {
+		Properties map[string]any `json:"properties"`
+	}
+	if err := json.Unmarshal([]byte(ses.out.String()), &doc); err != nil || doc.Properties["providers"] == nil || doc.Properties["circuit_breaker"] == nil {
+		t.Errorf("%v: %.200s", err, ses.out.String())
+	}
+}

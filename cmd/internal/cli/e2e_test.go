@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,12 +71,21 @@ func TestRealNode(t *testing.T) {
 		t.Errorf("%v: %s", err, text)
 	}
 	for want, args := range map[string][]string{
-		"ok · mode mock":  {"health"},
-		`"canServe":true`: {"health", "--json"},
-		"mock":            {"providers"},
-		`"providers":[`:   {"providers", "--json"},
-		"mock-":           {"explain", "--tier", "fast"},
-		`"chain":[`:       {"explain", "--json"},
+		"ok · mode mock":       {"health"},
+		`"canServe":true`:      {"health", "--json"},
+		"mock":                 {"providers"},
+		`"providers":[`:        {"providers", "--json"},
+		"mock-":                {"explain", "--tier", "fast"},
+		`"chain":[`:            {"explain", "--json"},
+		"class ingestion":      {"explain", "--class", "ingestion", "--needs", "images,json_schema", "--tools", "--run", "r1", "--batch", "b1", "--privacy", "any"},
+		"sensitivity internal": {"explain", "--sensitivity", "internal", "--process", "nightly", "--paid"},
+		`"quota":`:             {"quota", "mock", "--json"},
+		"asked":                {"metrics"},
+		`"cache":{`:            {"metrics", "--json"},
+		"nothing was changed":  {"quota", "reset", "mock"},
+		`"lifted":0`:           {"quota", "reset", "mock", "--json"},
+		"has not changed":      {"reload"},
+		`"changed":false`:      {"reload", "--json"},
 	} {
 		if got := n.sluice(t, 0, args...); !strings.Contains(got, want) {
 			t.Errorf("%v does not say %q: %s", args, want, got)
@@ -83,6 +93,54 @@ func TestRealNode(t *testing.T) {
 	}
 	n.logged(t)
 	n.edge(t)
+	n.kept(t)
+	n.headers(t)
+}
+
+// kept makes calls that share an answer, and looks at what is told of them.
+func (n *served) kept(t *testing.T) {
+	t.Helper()
+	ask := func(args ...string) (res subjects.Result) {
+		t.Helper()
+		text := n.sluice(t, 0, append([]string{"complete", "--json", "--task", "git_history_analysis", "--run", "r7", "--batch", "b7", "what is kept?"}, args...)...)
+		if err := json.Unmarshal([]byte(text), &res); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		return res
+	}
+	for _, tc := range []struct {
+		args   []string
+		cached bool
+	}{
+		{nil, false},
+		{nil, true},
+		{[]string{"--skip-cache"}, false},
+		{[]string{"--cache-scope", "a"}, false},
+		{[]string{"--cache-scope", "a"}, true},
+		{[]string{"--cache-scope", "b"}, false},
+	} {
+		if res := ask(tc.args...); res.Cached != tc.cached || res.Cached != (res.Usage.TotalTokens == 0) {
+			t.Errorf("%v: cached is %v with %d tokens", tc.args, res.Cached, res.Usage.TotalTokens)
+		}
+	}
+	var r routesReport
+	text := n.sluice(t, 0, "usage", "--routes", "--hours", "1", "--json")
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	i := slices.IndexFunc(r.Groups, func(g *routeGroup) bool { return g.Task == "git_history_analysis" })
+	if i < 0 || r.Groups[i].Calls != 6 || r.Groups[i].Cached != 2 || r.Groups[i].Declared == nil || len(r.Groups[i].Answered) != 1 || r.Groups[i].Answered[0].Calls != 4 {
+		t.Errorf("%s", text)
+	}
+	if got := n.sluice(t, 0, "usage", "--routes"); !strings.Contains(got, "git_history_analysis (standard): 6 calls, 2 from the cache (33.3 %); served by place 1: 4") {
+		t.Errorf("%s", got)
+	}
+	if got := n.sluice(t, 0, "cache", "clear"); !strings.Contains(got, "forgotten") {
+		t.Errorf("%s", got)
+	}
+	if res := ask(); res.Cached {
+		t.Error("cached after a clear")
+	}
 }
 
 // edge makes the HTTP requests that the demo tells its user to try.
@@ -112,6 +170,45 @@ func (n *served) edge(t *testing.T) {
 		if err != nil || resp.StatusCode != http.StatusOK || !json.Valid(got) {
 			t.Errorf("%s: %s %v: %s", url, resp.Status, err, got)
 		}
+	}
+}
+
+// headers makes HTTP calls whose metadata is in headers: the run and the batch
+// are in the log, and the cache is shared within a scope.
+func (n *served) headers(t *testing.T) {
+	t.Helper()
+	const body = `{"model":"fast","messages":[{"role":"user","content":"who shares this?"}]}`
+	for i, tc := range []struct{ scope, skip, cached string }{
+		{"", "", "false"},
+		{"", "", "true"},
+		{"a", "", "false"},
+		{"a", "", "true"},
+		{"a", "true", "false"},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.http+"/v1/chat/completions", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, v := range map[string]string{
+			"X-LLM-Cache-Scope": tc.scope, "X-LLM-Skip-Cache": tc.skip, "X-LLM-Run-Id": "run-7", "X-LLM-Batch-Id": "batch-7", "X-LLM-Process": "http",
+		} {
+			if v != "" {
+				req.Header.Set(name, v)
+			}
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		if got := resp.Header.Get("X-LLM-Cached"); got != tc.cached {
+			t.Errorf("call %d: X-LLM-Cached is %q, not %q", i, got, tc.cached)
+		}
+	}
+	text := n.sluice(t, 0, "usage", "--recent", "5", "--json")
+	if strings.Count(text, `"run_id":"run-7","batch_id":"batch-7"`) != 5 {
+		t.Errorf("%s", text)
 	}
 }
 

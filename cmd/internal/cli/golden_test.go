@@ -259,6 +259,7 @@ func TestHelp(t *testing.T) {
 		{"reload", "--help"},
 		{"config", "--help"},
 		{"config", "check", "--help"},
+		{"config", "schema", "--help"},
 		{"version", "--help"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
