@@ -25,7 +25,7 @@ func BenchmarkCall(b *testing.B) {
 	msg := func() *subjects.Msg {
 		return &subjects.Msg{
 			Subject: subjects.Complete(subjects.ClassInteractive),
-			Header:  subjects.Header{subjects.HeaderWire: {"openai-chat"}}, Data: openAIBody,
+			Header:  subjects.Header{subjects.HeaderWire: {"openai-chat"}, subjects.HeaderSkipCache: {"true"}}, Data: openAIBody,
 		}
 	}
 	for _, bench := range []struct {
@@ -61,6 +61,44 @@ func BenchmarkCall(b *testing.B) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// BenchmarkCacheHit is a call over NATS that is answered from the cache, with its
+// usage record acknowledged, beside a request over the same connection to a
+// service that answers with as many bytes and does nothing else.
+func BenchmarkCacheHit(b *testing.B) {
+	node := sluicetest.Start(b, sluice.WithNATSListen("127.0.0.1:0"))
+	nc, err := nats.Connect(node.NATSURL())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer nc.Close()
+	ask := func(subject string) *nats.Msg {
+		r, err := nc.RequestMsg(&nats.Msg{Subject: subject, Header: nats.Header{subjects.HeaderWire: {"openai-chat"}}, Data: openAIBody}, nats.DefaultTimeout*10)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return r
+	}
+	complete := subjects.Complete(subjects.ClassInteractive)
+	ask(complete)
+	answer := ask(complete)
+	if answer.Header.Get(subjects.HeaderCached) != "true" {
+		b.Fatalf("not from the cache: %v", answer.Header)
+	}
+	sub, err := node.Conn().Subscribe(subjects.Provider("raw"), func(m *nats.Msg) { _ = m.RespondMsg(&nats.Msg{Header: answer.Header, Data: answer.Data}) })
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	for _, bench := range []struct{ name, subject string }{{"hit", complete}, {"raw", subjects.Provider("raw")}} {
+		b.Run(bench.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				ask(bench.subject)
+			}
 		})
 	}
 }
