@@ -225,14 +225,11 @@ func (g *routeGroup) count(rec *subjects.UsageRecord) {
 
 // passedBy counts the providers of a trail that did not serve, each with each
 // reason once a call: three tries of one provider are one call that it lost. The
-// last try of a call that failed is its outcome, and nothing was passed by.
+// provider whose failure is the call's outcome was not passed by: it is counted
+// among the failures.
 func (g *routeGroup) passedBy(rec *subjects.UsageRecord) {
-	trail := rec.AttemptTrail
-	if n := len(trail); n > 0 && rec.Outcome != subjects.OutcomeOK && trail[n-1].Outcome == rec.Outcome {
-		trail = trail[:n-1]
-	}
-	var seen [][2]string
-	for _, t := range trail {
+	seen := [][2]string{endedBy(rec)}
+	for _, t := range rec.AttemptTrail {
 		why := t.Outcome
 		if why == subjects.OutcomeSkipped {
 			why = orElse(t.Reason, why)
@@ -249,6 +246,20 @@ func (g *routeGroup) passedBy(rec *subjects.UsageRecord) {
 		}
 		g.PassedBy[i].Calls++
 	}
+}
+
+// endedBy is the provider, and the kind of its failure, that a failed call ended
+// with.
+func endedBy(rec *subjects.UsageRecord) [2]string {
+	for _, t := range slices.Backward(rec.AttemptTrail) {
+		if t.Outcome != subjects.OutcomeSkipped {
+			if t.Outcome == rec.Outcome {
+				return [2]string{t.Provider, t.Outcome}
+			}
+			break
+		}
+	}
+	return [2]string{}
 }
 
 // finish sorts, and works the shares out.
@@ -362,7 +373,10 @@ func (g *routeGroup) table() *table {
 			line(fmt.Sprintf("%d %s/%s", i+1, k.Provider, k.Model), k.Provider)
 		}
 		for _, s := range g.Declared.Skipped {
-			if g.answered(s.Provider) || g.passed(s.Provider) != "" {
+			switch {
+			case g.absent(&s):
+				told = append(told, s.Provider)
+			case g.answered(s.Provider) || g.passed(s.Provider) != "":
 				line("– "+s.Provider+", left out: "+s.Reason, s.Provider)
 			}
 		}
@@ -374,6 +388,18 @@ func (g *routeGroup) table() *table {
 		line("– "+p.Provider+", not in the chain", p.Provider)
 	}
 	return t
+}
+
+// absent says that a provider is left out now for the one reason that it was left
+// out for in every record: it was never there. It has no line.
+func (g *routeGroup) absent(s *subjects.Skipped) bool {
+	only := slices.Contains([]string{"unavailable", "not_hosted", "mode"}, s.Reason) && !g.answered(s.Provider)
+	for _, p := range g.PassedBy {
+		if p.Provider == s.Provider && p.Why != s.Reason {
+			return false
+		}
+	}
+	return only
 }
 
 func (g *routeGroup) answered(provider string) bool {

@@ -45,7 +45,8 @@ func routeRecords() []subjects.UsageRecord {
 	rec.ChainPosition, rec.Provider, rec.Model = 2, "openai", "gpt-5.4"
 	add(2, rec, skipped("claude-code", "breaker"), failed("copilot", "TIMEOUT"), failed("groq", "PROVIDER_ERROR"), ok("openai"))
 	rec.Outcome = "TIMEOUT"
-	add(1, rec, failed("copilot", "QUOTA_EXHAUSTED"), failed("openai", "TIMEOUT"))
+	add(1, rec, failed("copilot", "QUOTA_EXHAUSTED"), skipped("dmr", "unavailable"), skipped("gemini", "breaker"),
+		failed("openai", "TIMEOUT"), failed("openai", "TIMEOUT"), skipped("anthropic", "unavailable"))
 	rec = subjects.UsageRecord{Task: "ask", Tier: "premium", Outcome: "ok", Provider: "team-llama", Model: "llama-70b"}
 	add(2, rec, skipped("old-llama", "unavailable"), ok("team-llama"))
 	rec = subjects.UsageRecord{Tier: "huge", Outcome: "CANCELLED", Provider: "mock", Model: "m"}
@@ -55,7 +56,7 @@ func routeRecords() []subjects.UsageRecord {
 	return rows
 }
 
-const routesChain = `{"tier":"standard","task":"semantic_code_analysis","class":"interactive","chain":[{"provider":"copilot","model":"claude-sonnet-4.5"},{"provider":"groq","model":"llama-3.3-70b-versatile"},{"provider":"anthropic","model":"claude-sonnet-4-5"}],"skipped":[{"provider":"claude-code","reason":"breaker","detail":"open"},{"provider":"dmr","reason":"unavailable","detail":"not there"}],"summary":"…"}`
+const routesChain = `{"tier":"standard","task":"semantic_code_analysis","class":"interactive","chain":[{"provider":"copilot","model":"claude-sonnet-4.5"},{"provider":"groq","model":"llama-3.3-70b-versatile"},{"provider":"anthropic","model":"claude-sonnet-4-5"}],"skipped":[{"provider":"claude-code","reason":"breaker","detail":"open"},{"provider":"dmr","reason":"unavailable","detail":"not there"},{"provider":"gemini","reason":"unavailable","detail":"no key"}],"summary":"…"}`
 
 // routesNode answers with the newest rows, most of them too many for one message.
 func routesNode(t *testing.T, most int) *session {
