@@ -159,8 +159,10 @@ var wrongHooks = map[string]func(stop <-chan struct{}) func(context.Context) err
 	"hanging": func(stop <-chan struct{}) func(context.Context) error {
 		return func(context.Context) error { <-stop; return nil }
 	},
-	"failing":   func(<-chan struct{}) func(context.Context) error { return refuses },
-	"panicking": func(<-chan struct{}) func(context.Context) error { return func(context.Context) error { panic(secret) } },
+	"failing": func(<-chan struct{}) func(context.Context) error { return refuses },
+	"panicking": func(<-chan struct{}) func(context.Context) error {
+		return func(context.Context) error { panic(secret) }
+	},
 	"faulty": func(<-chan struct{}) func(context.Context) error {
 		return func(context.Context) error { var m map[string]int; m[secret] = 1; return nil }
 	},
