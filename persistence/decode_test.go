@@ -3,6 +3,7 @@ package persistence
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -10,8 +11,8 @@ import (
 	"github.com/sluice-llm/sluice/subjects"
 )
 
-// FuzzDecode: decode and encoding/json agree on every record, but for the two
-// fields that the database does not read.
+// FuzzDecode: decode and encoding/json agree on every record, but for the preview
+// and for a trail in which no try spent anything, which the database does not read.
 func FuzzDecode(f *testing.F) {
 	usd := subjects.USD(12)
 	full := &subjects.UsageRecord{
@@ -22,6 +23,12 @@ func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{}`, `[]`, `null`, `{"id":1}`, `{"ID":"x"}`, `{"id":"a","id":"b"}`, `{"input_tokens":1.5}`, `{"input_tokens":1e3}`, `{"input_tokens":"1"}`,
 		`{"timestamp":"2026-11-30T19:00:00+01:00"}`, `{"timestamp":"yesterday"}`, `{"cost_usd":null}`, `{"cost_usd":"1"}`, `{"cached":null}`, `{"attempt_trail":{}}`,
+		`{"run_id":"r","batch_id":"b"}`, `{"run_id":null}`, `{"run_id":1}`, `{"attempt_trail":null,"run_id":"r"}`,
+		`{"attempt_trail":[{"provider":"p","spent":{"model":"m","subscription":"api-key","inputTokens":3,"outputTokens":4,"costUsd":0.5}}]}`,
+		`{"attempt_trail":[{"provider":"p"},{"sp\u0065nt":{"inputTokens":3}}]}`, `{"attempt_trail":[{"SPENT":{"inputTokens":3}}]}`,
+		`{"attempt_trail":[{"ſpent":{"inputTokens":3}}]}`, `{"attempt_trail":[{"spent":{"inputTokens":3}}],"attempt_trail":[]}`,
+		`{"attempt_trail":[{"provider":"p"}],"attempt_trail":[{"spent":{"inputTokens":3}}]}`, `{"attempt_trail":[{"spent":{"inputTokens":3}}],"attempt_trail":null}`,
+		`{"attempt_trail":[{"spent":{"inputTokens":3.5}}]}`, `{"attempt_trail":[{"spent":null}]}`, `{"attempt_trail":[1,"spent"]}`, `{"attempt_trail":[{"outcome":"spent"}]}`,
 		`{"latency_ms":null}`, `{"provider":null}`, `{"id":"\ud800"}`, `{"unknown":1}`, ` {"id":"x"} `, `{"id":"x"}}`, `{"i\u0064":"x"}`,
 	} {
 		f.Add([]byte(s))
@@ -46,7 +53,10 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%q: %v, want %v", data, got.Timestamp, want.Timestamp)
 		}
 		got.Timestamp = want.Timestamp
-		got.AttemptTrail, got.PromptPreview = want.AttemptTrail, want.PromptPreview
+		got.PromptPreview = want.PromptPreview
+		if !slices.ContainsFunc(want.AttemptTrail, func(a subjects.Attempt) bool { return a.Spent != nil }) {
+			got.AttemptTrail, want.AttemptTrail = nil, nil
+		}
 		if !reflect.DeepEqual(*got, want) {
 			t.Fatalf("%q:\n%+v\n%+v", data, *got, want)
 		}
@@ -55,14 +65,26 @@ func FuzzDecode(f *testing.F) {
 
 func BenchmarkDecode(b *testing.B) {
 	usd := subjects.USD(0)
-	data := (&subjects.UsageRecord{
+	r := &subjects.UsageRecord{
 		ID: subjects.NewCallID(), Timestamp: subjects.Time{Time: time.Now()}, Provider: "openai", Model: "gpt-5", ModelRaw: "gpt-5", Process: "wiki",
 		CostUSD: &usd, AttemptTrail: []subjects.Attempt{{Provider: "openai", Outcome: "ok"}}, PromptPreview: "Name three rivers",
-	}).AppendJSON(nil)
+	}
+	data := r.AppendJSON(nil)
+	r.RunID = "run-1"
+	r.AttemptTrail = append([]subjects.Attempt{{Provider: "groq", Outcome: "TIMEOUT", Spent: &subjects.Spent{Model: "m", InputTokens: 9, CostUSD: &usd}}}, r.AttemptTrail...)
+	spent := r.AppendJSON(nil)
 	b.Run("plain", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			if _, err := decode(data); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("spent", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := decode(spent); err != nil {
 				b.Fatal(err)
 			}
 		}

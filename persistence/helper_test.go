@@ -58,8 +58,34 @@ func record(seq uint64) *subjects.UsageRecord {
 	return rec
 }
 
+// rich is record(seq), often of a run or a batch, and sometimes with tries that
+// failed while a later one gave the outcome.
+func rich(seq uint64) *subjects.UsageRecord {
+	rec, r := record(seq), newRand(seq+1e9)
+	if r.IntN(2) == 0 {
+		rec.RunID = fmt.Sprint("run/", r.IntN(7))
+	}
+	if r.IntN(3) == 0 {
+		rec.BatchID = pick(r, "nightly", "b%ü", "run/1")
+	}
+	for range max(r.IntN(6)-3, 0) {
+		a := subjects.Attempt{Provider: pick(r, "groq", "ollama", "only/tries"), Model: "raw", Outcome: "TIMEOUT", Ms: r.Int64N(5000)}
+		if r.IntN(5) > 0 {
+			a.Spent = &subjects.Spent{
+				Model: pick(r, "gpt-5", "half/way"), Subscription: accounts[r.IntN(len(accounts))], InputTokens: r.Int64N(3000), OutputTokens: r.Int64N(500),
+				CacheReadTokens: r.Int64N(2) * 40, CacheWriteTokens: r.Int64N(2) * 50, ReasoningTokens: r.Int64N(10), Estimated: r.IntN(3) == 0,
+			}
+			if r.IntN(3) > 0 {
+				a.Spent.CostUSD = new(subjects.USD(r.Int64N(9000)))
+			}
+		}
+		rec.AttemptTrail = append([]subjects.Attempt{a}, rec.AttemptTrail...)
+	}
+	return rec
+}
+
 // accounts are those of the records; "" and an odd one may come from elsewhere.
-var accounts = []string{subjects.SubscriptionMax, subjects.SubscriptionCopilot, subjects.SubscriptionAPIKey, subjects.SubscriptionLocal, "", "x-subscription-y"}
+var accounts = []string{subjects.SubscriptionMax, subjects.SubscriptionCopilot, subjects.SubscriptionAPIKey, subjects.SubscriptionLocal, "", "x-subscription-y", subjects.SubscriptionMock}
 
 func pick(r *rand.Rand, s ...string) string { return s[r.IntN(len(s))] }
 

@@ -19,26 +19,34 @@ type world struct {
 	log    []Entry // of the stream, sequences from 1
 	ids    uint64
 	must   map[uint64]*subjects.UsageRecord // by number: everything ever published
+	states map[string]string                // all that were stored
 }
 
 var errAbort = errors.New("aborted")
 
 // Whatever happens between the stream and the database, in any order: batches of
 // all sizes, again, overlapping, with unreadable entries and repeated ids; aborted
-// before the commit and after it; restarts; streams made anew or restored. In the
-// end everything published is counted once, and each step leaves a whole database.
+// before the commit and after it; restarts; streams made anew or restored; states
+// saved and old sums looked for in between. In the end everything published is
+// counted once, and each step leaves a whole database.
 func TestProperty(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			w := &world{t: t, r: newRand(seed), dir: t.TempDir(), stream: "0", must: map[uint64]*subjects.UsageRecord{}}
+			w := &world{t: t, r: newRand(seed), dir: t.TempDir(), stream: "0", must: map[uint64]*subjects.UsageRecord{}, states: map[string]string{}}
 			w.open()
 			for step := range 120 {
 				w.publish(w.r.IntN(20))
-				switch w.r.IntN(25) {
+				switch w.r.IntN(30) {
 				case 0:
 					w.restart()
 				case 1:
 					w.recreate(step)
+				case 2, 3:
+					w.saveStates()
+				case 4:
+					if err := w.s.GC(); err != nil && !errors.Is(err, errAbort) {
+						t.Fatal(err)
+					}
 				default:
 					w.read()
 				}
@@ -89,8 +97,8 @@ func (w *world) publish(n int) {
 		} else {
 			id = w.r.Uint64N(w.ids)
 		}
-		w.must[id] = record(id)
-		w.log = append(w.log, entryOf(w.t, seq, record(id)))
+		w.must[id] = rich(id)
+		w.log = append(w.log, entryOf(w.t, seq, rich(id)))
 	}
 }
 
@@ -140,6 +148,26 @@ func (w *world) recreate(step int) {
 	}
 }
 
+// saveStates stores some states, again and again until no error comes.
+func (w *world) saveStates() {
+	states := map[string][]byte{}
+	for range 1 + w.r.IntN(4) {
+		key := fmt.Sprint("k", w.r.IntN(6))
+		if w.r.IntN(3) == 0 {
+			states[key] = nil
+			delete(w.states, key)
+			continue
+		}
+		states[key] = fmt.Append(nil, w.r.Uint64())
+		w.states[key] = string(states[key])
+	}
+	for err := errAbort; err != nil; {
+		if err = w.s.SaveStates(states); err != nil && !errors.Is(err, errAbort) {
+			w.t.Fatal(err)
+		}
+	}
+}
+
 func (w *world) catchUp() {
 	w.apply(w.log[w.next()-1:])
 	mustCursor(w.t, w.s, Cursor{w.stream, uint64(len(w.log))})
@@ -157,4 +185,6 @@ func (w *world) check() {
 	}
 	checkSummary(w.t, w.s, records, subjects.UsageQuery{Hours: 24 * 30}, noon)
 	checkSummary(w.t, w.s, records, subjects.UsageQuery{Hours: 170, BucketMinutes: 77}, noon)
+	checkSpends(w.t, w.s, records)
+	checkStates(w.t, w.s, w.states)
 }
