@@ -308,8 +308,11 @@ func (a *app) printRoutes(r *routesReport) {
 	}
 	for _, g := range r.Groups {
 		fmt.Fprintf(a.out, "\n%s\n", a.out.paint(bold, safe(g.title())))
-		if g.Error != "" {
+		switch {
+		case g.Error != "":
 			fmt.Fprintf(a.out, "%s %s\n", a.out.paint(yellow, "nothing is declared:"), safe(g.Error))
+		case len(g.Declared.Chain) == 0:
+			fmt.Fprintf(a.out, "%s %s\n", a.out.paint(yellow, "nobody can serve it now:"), safe(g.Declared.Summary))
 		}
 		if t := g.table(); len(t.rows) > 0 {
 			a.printLines(t.lines(a.out)...)
