@@ -60,6 +60,7 @@ type options struct {
 	mock        hooks.MockService
 	budget      hooks.BudgetTracker
 	sensitivity hooks.SensitivityClassifier
+	transport   http.RoundTripper
 }
 
 // WithConfig uses a configuration that is loaded already; WithConfigFile and
@@ -114,6 +115,11 @@ func WithBudgetTracker(b hooks.BudgetTracker) Option { return func(o *options) {
 func WithSensitivityClassifier(s hooks.SensitivityClassifier) Option {
 	return func(o *options) { o.sensitivity = s }
 }
+
+// WithTransport has t carry the HTTP requests of every provider, in place of
+// connections of its own: for an outgoing proxy, a certificate of the house, or a
+// test without a network. t must not follow redirects.
+func WithTransport(t http.RoundTripper) Option { return func(o *options) { o.transport = t } }
 
 func (o *options) getenv(name string) string {
 	value := ""
@@ -363,7 +369,7 @@ func (n *Node) startEngine(context.Context) error {
 }
 
 func (n *Node) makeProviders(mock hooks.MockService) registry.Set {
-	n.made = registry.Options{Version: Version, Mock: mock}
+	n.made = registry.Options{Version: Version, Mock: mock, Transport: n.o.transport}
 	n.providers = registry.New(n.cfg, n.made)
 	return n.providers
 }

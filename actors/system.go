@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -18,6 +19,8 @@ type system struct {
 	as   *actor.ActorSystem
 	root *actor.RootContext
 	log  *slog.Logger
+
+	closed atomic.Bool // timers that are left send nothing any more
 
 	mu   sync.Mutex // guards pids, which is no domain state: who is to be stopped at close
 	pids []*actor.PID
@@ -90,7 +93,11 @@ func (s *system) send(pid *actor.PID, msg any) { s.root.Send(pid, msg) }
 
 // after sends msg to pid once d has passed. The timer may be stopped.
 func (s *system) after(d time.Duration, pid *actor.PID, msg any) *time.Timer {
-	return time.AfterFunc(d, func() { s.send(pid, msg) })
+	return time.AfterFunc(d, func() {
+		if !s.closed.Load() {
+			s.send(pid, msg)
+		}
+	})
 }
 
 // stop ends one actor; messages still in its mailbox are dropped.
@@ -108,6 +115,7 @@ func (s *system) stop(pid *actor.PID) {
 
 // close stops every actor and waits for them, a second at most each.
 func (s *system) close() {
+	s.closed.Store(true)
 	s.mu.Lock()
 	pids := s.pids
 	s.pids = nil

@@ -121,7 +121,7 @@ func (w *work) tryChain() (resp *wire.Response, err error) {
 		if resp != nil {
 			w.failedResp = resp
 		}
-		e := withProvider(subjects.AsError(err), cand.Provider)
+		e := w.until(withProvider(subjects.AsError(err), cand.Provider), cand)
 		errs = append(errs, e)
 		w.sayRefused(e)
 		if w.begun || !w.advances(err, e) {
@@ -193,6 +193,22 @@ func (w *work) sayRefused(e *subjects.Error) {
 	}
 	w.e.log.Warn("credentials refused", "provider", e.Provider, "call", w.id, "reason", e.Message)
 	w.e.o.Emit(subjects.ProviderStatus(e.Provider), &providerStatusEvent{Provider: e.Provider, Reason: e.Message, At: subjects.Time{Time: time.Now()}})
+}
+
+// until gives an error that says nothing of when to try again the time until which
+// the provider is now held back, if it is.
+func (w *work) until(e *subjects.Error, cand subjects.Candidate) *subjects.Error {
+	if e.RetryAfter > 0 {
+		return e
+	}
+	st, now := (*w.e.snapshot.Load())[cand.Provider], time.Now()
+	_, hold, held := st.Held(cand.Model, w.class, now)
+	if wait := hold.Until.Sub(now); held && wait > 0 {
+		out := *e
+		out.RetryAfter = wait
+		return &out
+	}
+	return e
 }
 
 func withProvider(e *subjects.Error, provider string) *subjects.Error {

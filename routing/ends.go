@@ -40,7 +40,7 @@ func ChainEnd(d *Decision, errs []*subjects.Error, now time.Time) *subjects.Erro
 	for _, e := range errs {
 		end.add(e)
 	}
-	if len(end.failed) == 1 && !end.held && !end.overBudget {
+	if len(end.failed) == 1 && !end.held && !end.overBudget && !end.collapsed() {
 		return end.failed[0]
 	}
 	return end.err(d)
@@ -152,12 +152,23 @@ func limit(e *subjects.Error) bool {
 	return false
 }
 
+// collapsed reports whether those that have what the call needs are out of quota,
+// and the others lack it: from the next call on they are passed by for that.
+func (end *ending) collapsed() bool {
+	for _, e := range end.failed {
+		if e.Kind != subjects.KindQuotaExhausted {
+			return false
+		}
+	}
+	return end.incapable && len(end.failed) > 0
+}
+
 func (end *ending) err(d *Decision) *subjects.Error {
 	kind := subjects.KindNoProvider
 	switch {
 	case end.overBudget:
 		kind = subjects.KindBudgetExceeded
-	case end.incapable && len(end.failed) == 0:
+	case end.incapable && len(end.failed) == 0, end.collapsed():
 		kind = subjects.KindCapabilityMissing
 	}
 	e := subjects.Errorf(kind, "%s", end.message(d))

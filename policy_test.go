@@ -1,0 +1,310 @@
+package sluice_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice/config"
+	"github.com/sluice-llm/sluice/subjects"
+)
+
+// TestFallbackDiagram walks down the seed's diagram, and up again as each comes
+// back: Copilot's quota, Groq's breaker, Claude Code's quota, Anthropic, DMR.
+func TestFallbackDiagram(t *testing.T) {
+	t.Parallel()
+	virtually(t, []string{"copilot", "groq", "claude-code", "anthropic", "dmr"}, nil, func(v *virtual) {
+		v.served("copilot")
+		v.up.on("copilot", noQuota)
+		v.served("groq")
+		v.up.count("copilot")
+		v.served("groq")
+		if n := v.up.count("copilot"); n != 0 {
+			t.Errorf("the exhausted account was asked %d times", n)
+		}
+		v.up.on("groq", broken)
+		v.served("claude-code") // three tries
+		v.served("claude-code") // the fifth opens the breaker
+		v.up.count("groq")
+		v.served("claude-code")
+		if n := v.up.count("groq"); n != 0 || v.provider("groq").Breaker.State != subjects.BreakerOpen {
+			t.Errorf("groq was asked %d times, %+v", n, v.provider("groq").Breaker)
+		}
+		v.up.on("claude-code", noQuota)
+		v.served("anthropic")
+		v.up.on("anthropic", refused)
+		v.served("dmr")
+		v.up.on("dmr", broken)
+		_, err := v.call()
+		if err == nil || err.Kind != subjects.KindNoProvider || err.RetryAfter <= 0 || err.RetryAfter > time.Minute {
+			t.Fatalf("the end: %v, retry after %s", err, err.RetryAfter)
+		}
+		trail := show(err.Attempts)
+		for _, part := range []string{
+			`{"provider":"copilot","outcome":"skipped","reason":"quota","ms":0}`, `{"provider":"groq","outcome":"skipped","reason":"breaker","ms":0}`,
+			`{"provider":"claude-code","outcome":"skipped","reason":"quota","ms":0}`, `"provider":"anthropic"`, `"provider":"dmr"`,
+		} {
+			if !strings.Contains(trail, part) {
+				t.Errorf("the trail has no %s: %s", part, trail)
+			}
+		}
+		for _, id := range []string{"copilot", "groq", "claude-code", "anthropic", "dmr"} {
+			v.up.on(id, nil)
+		}
+		time.Sleep(time.Minute + time.Second)
+		v.served("groq") // its trial call
+		time.Sleep(4 * time.Minute)
+		v.served("copilot")
+		synctest.Wait()
+		for _, s := range []string{"llm.quota.copilot", "llm.breaker.groq"} {
+			if v.events[s] < 2 {
+				t.Errorf("%s was said %d times", s, v.events[s])
+			}
+		}
+	})
+}
+
+// TestTableOfErrors holds each row of the contract's table of errors: how often the
+// same provider is asked, whether the next one is, and what the breaker does.
+func TestTableOfErrors(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fails  fails
+		tries  int
+		next   bool
+		counts int // failures that the breaker counts after one call
+		opens  bool
+		kind   subjects.Kind
+	}{
+		"VALIDATION_ERROR":     {badPrompt, 1, false, 0, false, subjects.KindValidation},
+		"CONTENT_POLICY":       {badContent, 1, false, 0, false, subjects.KindContentPolicy},
+		"AUTH_ERROR":           {badKey, 1, true, 0, true, subjects.KindAuth},
+		"QUOTA_EXHAUSTED":      {noQuota, 1, true, 0, false, subjects.KindQuotaExhausted},
+		"RATE_LIMITED":         {tooFast, 3, true, 0, false, subjects.KindRateLimited},
+		"PROVIDER_ERROR":       {broken, 3, true, 3, false, subjects.KindProvider},
+		"TIMEOUT":              {hangs, 1, true, 1, false, subjects.KindTimeout},
+		"PROVIDER_UNAVAILABLE": {refused, 1, true, 1, false, subjects.KindProviderUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			virtually(t, []string{"groq", "openai"}, nil, func(v *virtual) {
+				v.up.on("groq", c.fails)
+				start := time.Now()
+				res, err := v.call()
+				if n := v.up.count("groq"); n != c.tries {
+					t.Errorf("asked %d times, want %d", n, c.tries)
+				}
+				switch {
+				case c.next && (err != nil || res.Provider != "openai"):
+					t.Errorf("the next in chain does not answer: %v", err)
+				case !c.next && (err == nil || err.Kind != c.kind || v.up.count("openai") != 0):
+					t.Errorf("%v, openai asked", err)
+				case c.next && res.Attempts[1].Outcome != string(c.kind): // the first is copilot, skipped
+					t.Errorf("trail %s", show(res.Attempts))
+				}
+				if c.kind == subjects.KindRateLimited && time.Since(start) < 14*time.Second {
+					t.Errorf("Retry-After was not heeded: %s", time.Since(start))
+				}
+				b := v.provider("groq").Breaker
+				if (b.State == subjects.BreakerOpen) != c.opens || b.Failures != c.counts && !c.opens {
+					t.Errorf("breaker %+v", b)
+				}
+			})
+		})
+	}
+}
+
+// TestEndOfChain: 429 when all only wait for a limit, 503 when not, with the
+// soonest time; the one provider's own error when it was the only one.
+func TestEndOfChain(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		groq, openai fails
+		status       int
+		least, most  time.Duration
+	}{
+		"limits":             {noQuota, tooFast, 429, 7 * time.Second, 7 * time.Second},
+		"quotas":             {noQuota, noQuota, 429, 5 * time.Minute, 5 * time.Minute},
+		"a_limit,_a_failure": {noQuota, refused, 503, 1, 5 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			virtually(t, []string{"groq", "openai"}, nil, func(v *virtual) {
+				v.up.on("groq", c.groq)
+				v.up.on("openai", c.openai)
+				for range 2 { // as they fail, and as they are passed by
+					_, err := v.call()
+					if err == nil || err.Kind != subjects.KindNoProvider || err.Status() != c.status || err.RetryAfter < c.least-time.Second || err.RetryAfter > c.most {
+						t.Errorf("%v, status %d, retry after %s", err, err.Status(), err.RetryAfter)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestBreakerHalfOpen: after the pause one call tries while the rest pass by; the
+// pause doubles up to half an hour; a success resets all.
+func TestBreakerHalfOpen(t *testing.T) {
+	t.Parallel()
+	virtually(t, []string{"groq", "openai"}, func(c *config.Config) { c.Retry.MaxAttempts = 1 }, func(v *virtual) {
+		v.up.on("groq", broken)
+		for range 5 {
+			v.served("openai")
+		}
+		pause := time.Minute
+		for range 7 {
+			v.up.count("groq")
+			time.Sleep(pause - time.Second)
+			v.served("openai")
+			if n := v.up.count("groq"); n != 0 {
+				t.Fatalf("asked %d times before the pause of %s was over", n, pause)
+			}
+			time.Sleep(2 * time.Second)
+			v.served("openai")
+			v.served("openai")
+			if n := v.up.count("groq"); n != 1 {
+				t.Fatalf("%d trial calls after the pause of %s", n, pause)
+			}
+			pause = min(2*pause, 30*time.Minute)
+		}
+		release := make(chan struct{})
+		v.up.on("groq", func(int, *http.Request) (*http.Response, error) { <-release; return nil, nil })
+		time.Sleep(pause + time.Second)
+		trial := make(chan string, 1)
+		go func() { res, _ := v.call(); trial <- res.Provider }()
+		time.Sleep(time.Second)
+		v.served("openai") // passes by
+		if b := v.provider("groq").Breaker; b.State != subjects.BreakerHalfOpen {
+			t.Errorf("while the trial call runs: %+v", b)
+		}
+		if s := v.route(subjects.RouteQuery{}).Summary; !strings.Contains(s, "groq skipped: breaker half-open") {
+			t.Error(s)
+		}
+		close(release)
+		if by := <-trial; by != "groq" {
+			t.Errorf("the trial was answered by %s", by)
+		}
+		v.served("groq")
+		if b := v.provider("groq").Breaker; b.State != subjects.BreakerClosed || b.Failures != 0 || b.Opened != 0 {
+			t.Errorf("after a success: %+v", b)
+		}
+	})
+}
+
+// TestQuotaBackoff: 5 minutes, 15, an hour; a success resets; a reset by hand.
+func TestQuotaBackoff(t *testing.T) {
+	t.Parallel()
+	virtually(t, []string{"copilot", "groq"}, nil, func(v *virtual) {
+		v.up.on("copilot", noQuota)
+		v.served("groq")
+		for _, pause := range []time.Duration{5 * time.Minute, 15 * time.Minute, time.Hour, time.Hour} {
+			v.up.count("copilot")
+			time.Sleep(pause - time.Second)
+			v.served("groq")
+			if n := v.up.count("copilot"); n != 0 {
+				t.Fatalf("asked before %s were over", pause)
+			}
+			time.Sleep(2 * time.Second)
+			v.served("groq")
+			if n := v.up.count("copilot"); n != 1 {
+				t.Fatalf("asked %d times after %s", n, pause)
+			}
+		}
+		v.up.on("copilot", nil)
+		var reply subjects.QuotaResetReply
+		if err := subjects.Query(v.ctx, v.node.Client(), subjects.AdminQuotaReset, subjects.QuotaResetRequest{Provider: "copilot"}, &reply); err != nil || reply.Lifted != 1 {
+			t.Errorf("%+v, %v", reply, err)
+		}
+		v.served("copilot")
+		v.up.on("copilot", noQuota)
+		v.served("groq")
+		time.Sleep(5*time.Minute + time.Second) // the first step again
+		v.up.on("copilot", nil)
+		v.served("copilot")
+	})
+}
+
+// TestRestart: a node that is restarted in the middle of a quota's backoff, with
+// an open breaker and a budget in use, behaves as if it had not been.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	edit := func(c *config.Config) {
+		c.Retry.MaxAttempts = 1
+		c.Costs.PerRun[config.CostStandard] = 1000 // micro-dollars: two calls and a half of gpt-5.4
+	}
+	virtually(t, []string{"copilot", "groq", "openai", "ollama"}, edit, func(v *virtual) {
+		v.up.on("copilot", noQuota)
+		v.up.on("groq", broken)
+		run := func(r *subjects.Request) { r.RunID = "run-1"; r.MaxTokens = ptr(10) }
+		for range 5 {
+			v.served("openai")
+		}
+		v.served("openai", run)
+		time.Sleep(20 * time.Second)
+		v.restart()
+		v.up.count("copilot")
+		v.up.count("groq")
+		if b := v.provider("groq").Breaker; b.State != subjects.BreakerOpen {
+			t.Errorf("the breaker: %+v", b)
+		}
+		v.served("openai", run)
+		v.served("ollama", run) // the third would pass the limit
+		if n := v.up.count("copilot") + v.up.count("groq"); n != 0 {
+			t.Errorf("%d requests to who must be passed by", n)
+		}
+		time.Sleep(40 * time.Second)
+		v.served("openai")
+		if n := v.up.count("groq"); n != 1 || v.up.count("copilot") != 0 {
+			t.Errorf("%d trial calls a minute after the breaker opened", n)
+		}
+		v.restart()
+		if b := v.provider("groq").Breaker; b.State != subjects.BreakerOpen || b.Opened != 2 {
+			t.Errorf("the breaker, opened again: %+v", b)
+		}
+		v.up.on("copilot", nil)
+		time.Sleep(4 * time.Minute)
+		v.served("copilot")
+	})
+}
+
+// TestCapabilityCollapse: when the only provider that can do tools is exhausted,
+// no other gets the call without its tools.
+func TestCapabilityCollapse(t *testing.T) {
+	t.Parallel()
+	tools := func(r *subjects.Request) { r.Tools = []subjects.Tool{{Name: "look"}} }
+	weaken := func(ids ...string) func(c *config.Config) {
+		return func(c *config.Config) {
+			for _, id := range ids {
+				c.Providers[id].Capabilities = []string{"streaming"}
+			}
+		}
+	}
+	t.Run("the_only_one", func(t *testing.T) {
+		virtually(t, []string{"copilot", "groq", "openai"}, weaken("groq", "openai"), func(v *virtual) {
+			v.served("copilot", tools)
+			v.up.on("copilot", noQuota)
+			for range 2 {
+				_, err := v.call(tools)
+				if err == nil || err.Kind != subjects.KindCapabilityMissing || err.Status() != 422 {
+					t.Errorf("%v", err)
+				}
+			}
+			if n := v.up.count("groq") + v.up.count("openai"); n != 0 {
+				t.Errorf("%d calls went to who cannot do tools", n)
+			}
+			v.served("groq")
+		})
+	})
+	t.Run("one_of_two", func(t *testing.T) {
+		virtually(t, []string{"copilot", "groq", "openai"}, weaken("groq"), func(v *virtual) {
+			v.up.on("copilot", noQuota)
+			v.served("openai", tools)
+			v.served("openai", tools)
+		})
+	})
+}
+
+func ptr(n int64) *int64 { return &n }
