@@ -50,7 +50,8 @@ type call struct {
 	// that an embedder's or a service's budget decides, and not the node's ledger.
 	sensitivity string
 	ownBudget   bool
-	hidden      bool // the prompt stays out of previews
+	hidden      bool   // the prompt stays out of previews
+	limited     string // to local providers, or to free ones, by a hook or a budget
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -283,6 +284,12 @@ func (c *call) decide() error {
 		if err := c.askBudgets(&job); err != nil {
 			return err
 		}
+	}
+	switch {
+	case job.LocalOnly != "":
+		c.limited = "local"
+	case job.FreeOnly != "":
+		c.limited = "free"
 	}
 	d, err := c.s.router.Resolve(*c.e.snapshot.Load(), &job, time.Now())
 	c.route = d

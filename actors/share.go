@@ -22,11 +22,12 @@ func (c *call) shareable() bool {
 }
 
 // cacheKey covers all that can change the answer: the prompt, and what decides
-// which model answers it.
+// which model answers it: what a local runner says because a budget is used up, or
+// because the content must not leave, is no answer for who may ask elsewhere.
 func (c *call) cacheKey() cacheKey {
 	h := &c.req.Head
 	return cacheKeyOf(c.req, c.s.cfg.Mode, c.route.Tier, h.Task, h.Provider, h.Model, h.Privacy, strconv.FormatBool(h.ForcePaid),
-		c.in.Provider, c.sensitivity, strings.Join(c.allowed, ","), h.CacheScope)
+		c.in.Provider, c.sensitivity, strings.Join(c.allowed, ","), strconv.FormatBool(c.allowed != nil), c.limited, h.CacheScope)
 }
 
 // share answers the call from the cache, or takes part in a flight. A flight
