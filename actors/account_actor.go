@@ -118,9 +118,7 @@ func (a *account) tracking() *config.QuotaTracking {
 // grant lets an attempt pass, as the trial of what is in its way where the time of
 // that is over, or says why not.
 func (a *account) grant(p *permit, now time.Time) *refusal {
-	if a.quota.prune(now) {
-		a.held, a.quotaNew = true, true
-	}
+	a.prune(now)
 	st := a.standing()
 	state := routing.State{Breaker: st.Breaker, Quota: st.Quota, Models: st.Models, Withheld: st.Withheld}
 	if reason, hold, held := state.Held(p.model, p.class, now); held {
@@ -242,7 +240,15 @@ func (a *account) reconfigure(cfg *config.Config, now time.Time) {
 	a.look(now)
 }
 
+// prune forgets holds that are long over.
+func (a *account) prune(now time.Time) {
+	if a.quota.prune(now) {
+		a.held, a.quotaNew = true, true
+	}
+}
+
 func (a *account) info(now time.Time) accountInfo {
+	a.prune(now)
 	q := a.quota.info(a.tracking(), now)
 	q.Windows = a.windows.info(a.cfg.Quota.Reserve, now)
 	return accountInfo{breaker: a.breaker.info(now), quota: q, metrics: a.meter.metrics(now)}

@@ -71,8 +71,8 @@ type breaker struct {
 	trial *permit
 	// tried says that the half-open state was announced.
 	tried bool
-	// since is the account's seq at the last change between open and closed: an
-	// attempt that began before it says nothing of what is now.
+	// since is the account's seq at the last opening: an attempt that began before it
+	// says nothing of what is now.
 	since uint64
 }
 
@@ -168,7 +168,7 @@ func (b *breaker) settle(p *permit, v judgement, kind subjects.Kind, seq uint64)
 		b.trial = nil
 		if v == verdictSuccess {
 			b.machine.RecordSuccess()
-			b.failures, b.opened, b.reason, b.until, b.since = 0, 0, "", time.Time{}, seq
+			b.failures, b.opened, b.reason, b.until = 0, 0, "", time.Time{}
 			return true
 		}
 		b.machine.RecordFailure()
