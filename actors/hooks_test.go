@@ -164,7 +164,7 @@ var wrongHooks = map[string]func(stop <-chan struct{}) func(context.Context) err
 		return func(context.Context) error { panic(secret) }
 	},
 	"faulty": func(<-chan struct{}) func(context.Context) error {
-		return func(context.Context) error { var m map[string]int; m[secret] = 1; return nil }
+		return func(context.Context) error { return []error{}[len(secret)] }
 	},
 	"leaving": func(<-chan struct{}) func(context.Context) error {
 		return func(context.Context) error { runtime.Goexit(); return nil }
