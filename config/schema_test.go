@@ -160,7 +160,7 @@ func places(t *testing.T) []place {
 		}
 		props, _ := is["properties"].(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(props)) {
-			if props[key].(map[string]any)["$ref"] == nil {
+			if props[key].(map[string]any)["doNotSuggest"] == nil {
 				below(key, props[key])
 			}
 		}
@@ -336,7 +336,7 @@ func TestSchemaVariables(t *testing.T) {
 		`mode: "${M:-mock}"`: true, `retry: {jitter: "0.${N}"}`: true, `usage: {prompt_preview: "${P}"}`: true, `fallback_on: ["${K}"]`: true,
 		`provider_priority: {fast: ["${P}"]}`: true, `hooks: {budget: {subject: "x.${P}", onError: "${E}"}}`: true, `cost_limits: {budget_mode: "${N}"}`: true,
 		`providers: {openai: {baseUrl: "${U}", fast: "${M}", apiKeyEnvVar: "${K}", models: {standard: "a ${M}"}}}`: true,
-		`sensitivity: {allow: {internal: ["${P}"]}}`: true, `prices: {x: {input: "${I}", output: "1${I}", noted: "${D}"}}`: true, `pools: "${P}"`: false, `fallback_on: "${K}"`: false,
+		`sensitivity: {allow: {internal: ["${P}"]}}`:                                                               true, `prices: {x: {input: "${I}", output: "1${I}", noted: "${D}"}}`: true, `pools: "${P}"`: false, `fallback_on: "${K}"`: false,
 	} {
 		if err := schemaFault(t, file); (err == nil) != fine {
 			t.Errorf("%s: %v", file, err)

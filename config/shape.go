@@ -198,8 +198,9 @@ func (s *shape) keys(is schema, at string) {
 		here := at + "/properties/" + p.name
 		props[p.name] = p.shape.schema(here)
 		if len(names) > 1 {
-			// Editors that know the keyword do not propose both.
-			props[names[1]] = schema{"$ref": "#" + here, "doNotSuggest": true}
+			// Editors that know doNotSuggest do not propose both; the YAML server
+			// forgets what stands beside a $ref, hence the allOf.
+			props[names[1]] = schema{"allOf": []schema{{"$ref": "#" + here}}, "doNotSuggest": true}
 			twice = append(twice, schema{"required": names})
 		}
 	}

@@ -1,7 +1,9 @@
 // Package config reads llm-providers.yaml and the environment into one checked
 // Config. It is strict: an unknown key, a wrong type or an impossible value is
 // refused with file, line and the nearest valid key, and all faults of a file
-// are reported at once. A Config is read-only after Load and may be shared.
+// are reported at once. A Config is read-only after Load and may be shared. Load
+// may be called over and over, as a reload does; Changed says what an edit has
+// changed. Schema is the same table of keys for editors (shape.go).
 package config
 
 import (
