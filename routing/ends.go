@@ -53,7 +53,7 @@ func HeldError(reason string, hold Hold, now time.Time) *subjects.Error {
 	if reason == ReasonBreaker {
 		kind = subjects.KindProviderUnavailable
 	}
-	e := subjects.Errorf(kind, "%s", heldText(reason, &hold, now))
+	e := subjects.Errorf(kind, "%s", appendHeld(nil, reason, &hold, now))
 	if at := hold.retryAt(now); !at.IsZero() {
 		e.RetryAfter = after(at, now)
 	}

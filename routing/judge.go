@@ -28,9 +28,13 @@ type question struct {
 	tier, level int
 }
 
-// obstacle is why a provider is left out.
-type obstacle struct {
+// judgement is the model that a provider would serve, or why it is left out.
+type judgement struct {
+	model string
+	// reason is "" when it serves. The text for people is detail, or, when to is not
+	// 0, what stands from there to there in the texts with a time.
 	reason, detail string
+	from, to       int
 	// until is when it may be tried again; zero = not known. again is the same, or a
 	// little later than now where a trial call is under way.
 	until, again time.Time
@@ -88,35 +92,38 @@ func (q *question) readModel(model string) error {
 	return nil
 }
 
-// judge returns the model that a provider would serve. "" = it is left out, and no
-// says why: the first obstacle in the order of the reasons.
-func (q *question) judge(s *seat, st *State, now time.Time, no *obstacle) (model string) {
-	if reason, detail := q.forbidden(s, st); reason != "" {
-		*no = obstacle{reason: reason, detail: detail}
-		return ""
+// judge finds the first obstacle in the order of the reasons, or the model. It
+// returns texts with what it adds to them.
+func (q *question) judge(s *seat, st *State, now time.Time, j *judgement, texts []byte) []byte {
+	if j.reason, j.detail = q.forbidden(s, st); j.reason != "" {
+		return texts
 	}
 	missing := q.job.Needs.Missing(st.Has)
-	model = q.pickModel(s)
+	j.model = q.pickModel(s)
 	if detail := q.unaffordable(s); detail != "" {
-		*no = obstacle{reason: ReasonBudget, detail: detail, incapable: missing != 0, overBudget: missing == 0 && model != ""}
-		return ""
+		j.reason, j.detail = ReasonBudget, detail
+		j.incapable, j.overBudget = missing != 0, missing == 0 && j.model != ""
+		return texts
 	}
 	if missing != 0 {
-		*no = obstacle{reason: ReasonCapability, detail: "cannot do " + missing.String(), incapable: true}
-		return ""
+		j.reason, j.detail, j.incapable = ReasonCapability, "cannot do "+missing.String(), true
+		return texts
 	}
-	if model == "" {
-		*no = obstacle{reason: ReasonNoModel, detail: q.noModelText(s)}
-		return ""
+	if j.model == "" {
+		j.reason, j.detail = ReasonNoModel, q.noModelText(s)
+		return texts
 	}
-	if reason, hold, held := st.Held(model, q.job.Class, now); held {
-		*no = obstacle{reason: reason, detail: heldText(reason, &hold, now), again: hold.retryAt(now)}
-		if !hold.Trial {
-			no.until = hold.Until
-		}
-		return ""
+	reason, hold, held := st.Held(j.model, q.job.Class, now)
+	if !held {
+		return texts
 	}
-	return model
+	j.reason, j.again, j.from = reason, hold.retryAt(now), len(texts)
+	if !hold.Trial {
+		j.until = hold.Until
+	}
+	texts = appendHeld(texts, reason, &hold, now)
+	j.to = len(texts)
+	return texts
 }
 
 // forbidden finds what keeps a provider out whatever it could do and cost; a

@@ -34,6 +34,8 @@ const (
 	sensitivities = 3 // as many as config.Sensitivities
 	// maxAsked is how long an order may be until it needs memory of its own.
 	maxAsked = 16
+	// textSpace is how many bytes of texts with a time need none.
+	textSpace = 512
 )
 
 // seat is what is known of one provider ahead of the jobs.

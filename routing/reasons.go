@@ -27,11 +27,9 @@ const (
 	ReasonBreaker      = "breaker"
 )
 
-// heldText says what a hold is, until when, and why: "quota until 14:05",
+// appendHeld says what a hold is, until when, and why: "quota until 14:05",
 // "breaker open until 14:05:30 after PROVIDER_ERROR".
-func heldText(reason string, h *Hold, now time.Time) string {
-	var buf [128]byte
-	b := buf[:0]
+func appendHeld(b []byte, reason string, h *Hold, now time.Time) []byte {
 	timed := !h.Trial && !h.Until.IsZero()
 	switch {
 	case reason == ReasonReserve:
@@ -59,7 +57,7 @@ func heldText(reason string, h *Hold, now time.Time) string {
 	if h.Trial {
 		b = append(b, ", a trial call is under way"...)
 	}
-	return string(b)
+	return b
 }
 
 // appendUntil writes a moment in UTC: the time of day when it is less than a day

@@ -34,8 +34,7 @@
 //
 // Every call is decided here, so New works out all that does not depend on the
 // job or on the moment: orders with their providers, models by tier, who may see
-// what. Resolve makes its result and no other garbage; what is left out costs a
-// text each where a time stands in it.
+// what. Resolve makes its result and no other garbage.
 package routing
 
 import (
@@ -192,20 +191,51 @@ func (r *Router) Resolve(snap Snapshot, job *Job, now time.Time) (*Decision, err
 	q.tier = tierIndex(d.Tier)
 	var buf [maxAsked]*seat
 	order := q.order(buf[:0], d)
-	var no obstacle
+	var room [maxAsked]judgement
+	var space [textSpace]byte
+	found, texts := room[:0], space[:0]
+	serve := 0
 	for i, s := range order {
-		st, most := snap[s.id], len(order)-i
-		model := q.judge(s, &st, now, &no)
-		if model == "" {
-			d.skip(s.id, &no, most)
+		st := snap[s.id]
+		found = append(found, judgement{})
+		if texts = q.judge(s, &st, now, &found[i], texts); found[i].reason == "" {
+			serve++
+		}
+	}
+	d.fill(order, found, string(texts), serve)
+	return d, nil
+}
+
+// fill makes the decision of what was found of each provider in the order. texts
+// has the details in which a time stands; serve is how many can serve.
+func (d *Decision) fill(order []*seat, found []judgement, texts string, serve int) {
+	if serve > 0 {
+		d.Chain = make([]subjects.Candidate, 0, serve)
+	}
+	if skip := len(order) - serve; skip > 0 { // neither grows: Skipped points into places
+		d.Skipped, d.places = make([]subjects.Skipped, 0, skip), make([]place, 0, skip)
+	}
+	for i := range found {
+		j, id := &found[i], order[i].id
+		if j.reason == "" {
+			d.Chain = append(d.Chain, subjects.Candidate{Provider: id, Model: j.model})
 			continue
 		}
-		if d.Chain == nil {
-			d.Chain = make([]subjects.Candidate, 0, most)
+		d.places = append(d.places, place{len(d.Chain), subjects.Time{Time: j.until}})
+		out := subjects.Skipped{Provider: id, Reason: j.reason, Detail: j.detail}
+		if j.to > 0 {
+			out.Detail = texts[j.from:j.to]
 		}
-		d.Chain = append(d.Chain, subjects.Candidate{Provider: s.id, Model: model})
+		if !j.until.IsZero() {
+			out.RetryAt = &d.places[len(d.places)-1].retry
+		}
+		if !j.again.IsZero() && (d.RetryAt.IsZero() || j.again.Before(d.RetryAt)) {
+			d.RetryAt = j.again
+		}
+		d.overBudget = d.overBudget || j.overBudget
+		d.incapable = d.incapable || j.incapable
+		d.Skipped = append(d.Skipped, out)
 	}
-	return d, nil
 }
 
 // pickTier notes what decided where that is not what the call says.
@@ -232,21 +262,3 @@ func (d *Decision) pickTier(cfg *config.Config, job *Job, named string) {
 }
 
 func (d *Decision) note(s string) { d.Notes = append(d.Notes, s) }
-
-// skip leaves a provider out. most is how many can be left out from here on.
-func (d *Decision) skip(id string, no *obstacle, most int) {
-	if d.Skipped == nil { // neither grows: Skipped points into places
-		d.Skipped, d.places = make([]subjects.Skipped, 0, most), make([]place, 0, most)
-	}
-	d.places = append(d.places, place{len(d.Chain), subjects.Time{Time: no.until}})
-	out := subjects.Skipped{Provider: id, Reason: no.reason, Detail: no.detail}
-	if !no.until.IsZero() {
-		out.RetryAt = &d.places[len(d.places)-1].retry
-	}
-	if !no.again.IsZero() && (d.RetryAt.IsZero() || no.again.Before(d.RetryAt)) {
-		d.RetryAt = no.again
-	}
-	d.overBudget = d.overBudget || no.overBudget
-	d.incapable = d.incapable || no.incapable
-	d.Skipped = append(d.Skipped, out)
-}
