@@ -54,8 +54,16 @@ var (
 )
 
 // refineDirect knows the refusals, and else what the API's errors mean.
+//
+// A plan's limit comes as 429 like any rate limit; that a claim is named and that
+// the state is "rejected" tells it (WIRE.md C).
 func refineDirect(f *httpx.Failure) (subjects.Kind, bool) {
+	const unified = "Anthropic-Ratelimit-Unified-"
+	claim := f.Header.Get(unified + "Representative-Claim")
 	switch {
+	case f.Status == http.StatusTooManyRequests && claim != "" && f.Header.Get(unified+"Status") == "rejected":
+		f.ModelOnly = ofModel(claim)
+		return subjects.KindQuotaExhausted, true
 	case f.Status != http.StatusBadRequest:
 	case f.Reads(notForThis):
 		return subjects.KindAuth, true

@@ -13,6 +13,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-llm/sluice/config"
+	"github.com/sluice-llm/sluice/providers/internal/httpx"
 	"github.com/sluice-llm/sluice/subjects"
 	"github.com/sluice-llm/sluice/wire"
 )
@@ -117,6 +118,27 @@ func TestDirectFallsToTheProgram(t *testing.T) {
 		}
 		if got := len(*seen); got != c.requests {
 			t.Errorf("%d %s: %d requests", c.status, c.body, got)
+		}
+	}
+}
+
+// A plan's limit is no rate limit, though both come as 429: the headers tell.
+func TestDirectPlanLimit(t *testing.T) {
+	t.Parallel()
+	const u = "Anthropic-Ratelimit-Unified-"
+	for _, c := range []struct {
+		status, claim string
+		kind          subjects.Kind
+		modelOnly     bool
+	}{
+		{"rejected", "five_hour", subjects.KindQuotaExhausted, false},
+		{"rejected", "seven_day_opus", subjects.KindQuotaExhausted, true},
+		{"rejected", "", "", false},
+		{"allowed", "seven_day_opus", "", false},
+	} {
+		f := httpx.Failure{Status: 429, Header: http.Header{u + "Status": {c.status}, u + "Representative-Claim": {c.claim}}}
+		if kind, _ := refineDirect(&f); kind != c.kind || f.ModelOnly != c.modelOnly {
+			t.Errorf("%+v: %s, %v", c, kind, f.ModelOnly)
 		}
 	}
 }

@@ -103,9 +103,14 @@ func (f *failure) limited(l *limits, now time.Time) error {
 	if kind == subjects.KindQuotaExhausted && l.resets.After(now) {
 		e.RetryAfter = min(l.resets.Sub(now), maxWait)
 	}
+	e.ModelOnly = kind == subjects.KindQuotaExhausted && ofModel(l.claim)
 	e.RateLimit = l.headers()
 	return e
 }
+
+// ofModel reports whether a plan's limit is that of one model's kind, and leaves
+// the others to be used.
+func ofModel(claim string) bool { return claim == "seven_day_opus" || claim == "seven_day_sonnet" }
 
 // maxWait bounds what is believed of a limit's end: the longest window is a week.
 const maxWait = 8 * 24 * time.Hour
@@ -133,6 +138,12 @@ func (f *failure) of(kind subjects.Kind, remedy string) *subjects.Error {
 	return subjects.Errorf(kind, "%s%s", f.clean(), ifAny("; ", remedy, ""))
 }
 
+// windowNames are the program's names for a plan's windows and those that stand in
+// the API's headers.
+var windowNames = map[string]string{
+	"five_hour": "5h", "seven_day": "7d", "seven_day_opus": "7d-opus", "seven_day_sonnet": "7d-sonnet", "seven_day_overage_included": "7d_oi",
+}
+
 // limits are what the program says of the plan's limits.
 type limits struct {
 	status  string // allowed, allowed_warning, rejected
@@ -148,7 +159,7 @@ func (l *limits) read(v gjson.Result) {
 		l.resets = time.Unix(s, 0)
 	}
 	l.windows = map[string]string{}
-	for name, short := range map[string]string{"five_hour": "5h", "seven_day": "7d"} {
+	for name, short := range windowNames {
 		w := v.Get("unifiedWindows." + name)
 		for _, field := range []struct{ from, to string }{{"utilization", "utilization"}, {"resetsAt", "reset"}, {"status", "status"}} {
 			if x := w.Get(field.from); x.Exists() && len(x.String()) <= 32 {

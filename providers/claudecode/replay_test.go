@@ -196,6 +196,27 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestModelOnly: a limit of one kind of model leaves the account to the others.
+func TestModelOnly(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_796_000_000, 0)
+	for claim, want := range map[string]bool{
+		"five_hour": false, "seven_day": false, "seven_day_opus": true, "seven_day_sonnet": true, "seven_day_overage_included": false, "overage": false, "": false,
+	} {
+		var l limits
+		l.read(gjson.Parse(`{"status":"rejected","resetsAt":1796063565,"rateLimitType":"` + claim + `","unifiedWindows":{"seven_day_opus":{"utilization":1.01,"resetsAt":1796063565,"status":"rejected"}}}`))
+		f := failure{word: "rate_limit", status: 429, text: "You've hit your limit"}
+		e := subjects.AsError(f.error(&l, now, "opus"))
+		if e.Kind != subjects.KindQuotaExhausted || e.ModelOnly != want || e.RateLimit["anthropic-ratelimit-unified-7d-opus-utilization"] != "1.01" {
+			t.Errorf("%q: %+v", claim, e)
+		}
+	}
+	slow := failure{word: "rate_limit", status: 429, text: "slow down"}
+	if e := subjects.AsError(slow.error(&limits{status: "allowed", claim: "seven_day_opus"}, now, "opus")); e.Kind != subjects.KindRateLimited || e.ModelOnly {
+		t.Errorf("%+v", e)
+	}
+}
+
 // FuzzLines gives any lines as the program's output: an answer or an error of a
 // known kind comes of it, and no sum is negative.
 func FuzzLines(f *testing.F) {

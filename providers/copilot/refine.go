@@ -89,13 +89,18 @@ func forbidden(f *httpx.Failure) (subjects.Kind, bool) {
 
 // limited tells a used-up volume from going too fast. A code may have the plan
 // behind a colon ("user_global_rate_limited:pro_plus"). A limit of one model is
-// never the account's, however long it lasts.
+// never the account's, however long it lasts; one that is not over soon is the
+// model's quota.
 func limited(f *httpx.Failure) (subjects.Kind, bool) {
 	code, _, _ := strings.Cut(strings.ToLower(f.Code), ":")
 	switch {
 	case code == "model_overloaded":
 		return subjects.KindProvider, true
 	case code == "user_model_rate_limited":
+		if f.Wait > shortWait {
+			f.ModelOnly = true
+			return subjects.KindQuotaExhausted, true
+		}
 		return subjects.KindRateLimited, true
 	case code == "user_weekly_rate_limited", f.Says(usedUp):
 		return subjects.KindQuotaExhausted, true

@@ -52,7 +52,8 @@ func TestErrors(t *testing.T) {
 		"exceeded, by the header": e(429, http.Header{"X-Ratelimit-Exceeded": {"global-chat:x"}}, "too many requests", subjects.KindQuotaExhausted, "", 0, 0),
 		"58 hours":                e(429, in("208800"), limited("rate_limited"), subjects.KindQuotaExhausted, "", 24*time.Hour, 0),
 		"rate":                    e(429, in("2"), limited("rate_limited"), subjects.KindRateLimited, "", 2*time.Second, 0),
-		"a model's":               e(429, in("208800"), limited("user_model_rate_limited:pro"), subjects.KindRateLimited, "", 24*time.Hour, 0),
+		"a model's":               e(429, in("208800"), limited("user_model_rate_limited:pro"), subjects.KindQuotaExhausted, "", 24*time.Hour, 0),
+		"a model's, nearly over":  e(429, in("20"), limited("user_model_rate_limited:pro"), subjects.KindRateLimited, "", 20*time.Second, 0),
 		"the program's":           e(429, nil, limited("integration_rate_limited"), subjects.KindRateLimited, "", 0, 0),
 		"agent mode":              e(429, nil, limited("agent_mode_limit_exceeded"), subjects.KindRateLimited, "", 0, 0),
 		"overloaded":              e(429, in("1"), limited("model_overloaded"), subjects.KindProvider, "", time.Second, 0),
@@ -71,6 +72,9 @@ func TestErrors(t *testing.T) {
 		"upstream":           e(503, nil, `{"error":{"message":"upstream rate limit","code":"upstream_provider_rate_limit"}}`, subjects.KindProvider, "upstream", 0, 0),
 		"bad gateway":        e(502, nil, "<html>unicorn</html>", subjects.KindProvider, "answered 502 with a web page", 0, 0),
 	}
+	c := cases["a model's"]
+	c.ModelOnly = true
+	cases["a model's"] = c
 	for name, code := range map[string]string{"prompt too long": subjects.CodeContextLength, "off topic": "off_topic"} {
 		c := cases[name]
 		c.Code = code

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/sluice-llm/sluice/providers/internal/httpx"
 	"github.com/sluice-llm/sluice/subjects"
 )
@@ -71,10 +73,15 @@ func exhausted(f *httpx.Failure) subjects.Kind {
 		f.ShowStatus, f.Wait = http.StatusNotFound, 0
 		f.Remedy = "this model is not on the account's tier; set up billing, or use another model"
 		return subjects.KindProviderUnavailable
-	case periods("perday"), f.Reads(ranOut):
+	case f.Reads(ranOut):
 		f.Wait = 0
 		return subjects.KindQuotaExhausted
+	case periods("perday"):
+		f.Wait = 0
+		f.ModelOnly = ofModel(f.Body)
+		return subjects.KindQuotaExhausted
 	case f.Wait >= httpx.LongWait:
+		f.ModelOnly = ofModel(f.Body)
 		return subjects.KindQuotaExhausted
 	case periods("perminute"), f.Wait > 0:
 		return subjects.KindRateLimited
@@ -82,4 +89,30 @@ func exhausted(f *httpx.Failure) subjects.Kind {
 		return subjects.KindQuotaExhausted
 	}
 	return subjects.KindRateLimited
+}
+
+// ofModel reports whether all quotas that a QuotaFailure names are one model's: by
+// the quota's id (GenerateRequestsPerDayPerProjectPerModel-FreeTier) or by its
+// dimensions ({"model":"gemini-2.5-pro"}). Where a day's are among them, those of a
+// minute do not matter.
+func ofModel(body []byte) bool {
+	root := gjson.ParseBytes(body)
+	if root.IsArray() {
+		root = root.Get("0")
+	}
+	var days, others []bool
+	root.Get("error.details.#.violations|@flatten").ForEach(func(_, v gjson.Result) bool {
+		id := strings.ToLower(v.Get("quotaId").Str)
+		is := strings.Contains(id, "permodel") || v.Get("quotaDimensions.model").Str != ""
+		if strings.Contains(id, "perday") {
+			days = append(days, is)
+		} else {
+			others = append(others, is)
+		}
+		return true
+	})
+	if len(days) == 0 {
+		days = others
+	}
+	return len(days) > 0 && !slices.Contains(days, false)
 }

@@ -111,6 +111,55 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// TestModelOnly tells a model's quota from the project's, by the ids and the
+// dimensions of all that a QuotaFailure names.
+func TestModelOnly(t *testing.T) {
+	t.Parallel()
+	const (
+		minuteOfModel = "GenerateRequestsPerMinutePerProjectPerModel-FreeTier"
+		dayOfModel    = "GenerateRequestsPerDayPerProjectPerModel-FreeTier"
+		minute        = "GenerateContentInputTokensPerMinutePerProject-FreeTier"
+		day           = "GenerateRequestsPerDayPerProject"
+		hour          = "GenerateRequestsPerHourPerProjectPerModel"
+		retryLong     = `{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"3599s"}`
+	)
+	dims := strings.ReplaceAll(quota(day), `{"location":"global"}`, `{"location":"global","model":"gemini-2.5-pro"}`)
+	for name, tc := range map[string]struct {
+		details []string
+		kind    subjects.Kind
+		want    bool
+	}{
+		"a model's day":                      {[]string{help, quota(dayOfModel), retry37}, subjects.KindQuotaExhausted, true},
+		"and the project's minute":           {[]string{quota(minute, dayOfModel)}, subjects.KindQuotaExhausted, true},
+		"the project's day":                  {[]string{quota(day)}, subjects.KindQuotaExhausted, false},
+		"both days":                          {[]string{quota(day, dayOfModel)}, subjects.KindQuotaExhausted, false},
+		"both days, apart":                   {[]string{quota(dayOfModel), quota(day)}, subjects.KindQuotaExhausted, false},
+		"a model's day, by its dimensions":   {[]string{dims}, subjects.KindQuotaExhausted, true},
+		"a model's minute is no quota":       {[]string{quota(minuteOfModel), retry37}, subjects.KindRateLimited, false},
+		"a model's long wait":                {[]string{quota(hour), retryLong}, subjects.KindQuotaExhausted, true},
+		"a long wait that is not said whose": {[]string{retryLong}, subjects.KindQuotaExhausted, false},
+	} {
+		for _, form := range []string{"%s", "[%s]"} {
+			p := fake(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(429)
+				fmt.Fprintf(w, form, rpc(429, "RESOURCE_EXHAUSTED", exceeded, tc.details...))
+			})
+			_, err := p.Complete(t.Context(), job(t, "gemini-2.5-pro", hi))
+			if e := subjects.AsError(err); e == nil || e.Kind != tc.kind || e.ModelOnly != tc.want {
+				t.Errorf("%s, %s: %+v", name, form, e)
+			}
+		}
+	}
+	p := fake(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(429)
+		io.WriteString(w, rpc(429, "RESOURCE_EXHAUSTED", "Your project has exceeded its monthly spending cap.", quota(dayOfModel)))
+	})
+	_, err := p.Complete(t.Context(), job(t, "gemini-2.5-pro", hi))
+	if e := subjects.AsError(err); e == nil || e.Kind != subjects.KindQuotaExhausted || e.ModelOnly {
+		t.Errorf("money: %+v", e)
+	}
+}
+
 func TestLimitOfNought(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]bool{

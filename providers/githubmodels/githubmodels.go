@@ -55,6 +55,7 @@ func limited(f *httpx.Failure) (subjects.Kind, bool) {
 	}
 	switch {
 	case strings.Contains(name, "byday"):
+		f.ModelOnly = strings.Contains(name, "bymodel")
 		return subjects.KindQuotaExhausted, true
 	case strings.Contains(name, "byminute"), strings.Contains(name, "concurrent"):
 		return subjects.KindRateLimited, true

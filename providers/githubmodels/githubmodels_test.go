@@ -39,10 +39,11 @@ func TestErrors(t *testing.T) {
 	formtest.Errors(t, at, "openai/gpt-4.1", key, map[string]formtest.Error{
 		"requests of a day": {
 			Status: 429, Header: limit("UserByModelByDay", "52220"), Body: body("RateLimitReached", "Rate limit of 50 per 86400s exceeded for UserByModelByDay. Please wait 52220 seconds before retrying."),
-			Kind: subjects.KindQuotaExhausted, Wait: 52220 * time.Second,
+			Kind: subjects.KindQuotaExhausted, Wait: 52220 * time.Second, ModelOnly: true,
 		},
-		"of a day, nearly over": {Status: 429, Header: limit("UserByModelByDay", "30"), Body: body("RateLimitReached", "x"), Kind: subjects.KindQuotaExhausted, Wait: 30 * time.Second},
-		"of a day, by the text": {Status: 429, Body: body("RateLimitReached", "Rate limit of 50 per 86400s exceeded for UserByModelByDay."), Kind: subjects.KindQuotaExhausted},
+		"of a day, nearly over": {Status: 429, Header: limit("UserByModelByDay", "30"), Body: body("RateLimitReached", "x"), Kind: subjects.KindQuotaExhausted, Wait: 30 * time.Second, ModelOnly: true},
+		"of a day, by the text": {Status: 429, Body: body("RateLimitReached", "Rate limit of 50 per 86400s exceeded for UserByModelByDay."), Kind: subjects.KindQuotaExhausted, ModelOnly: true},
+		"all models' of a day":  {Status: 429, Header: limit("UserByDay", "52220"), Body: body("RateLimitReached", "x"), Kind: subjects.KindQuotaExhausted, Wait: 52220 * time.Second},
 		"of a day, by the wait": {Status: 429, Header: http.Header{"X-Ratelimit-Timeremaining": {"600"}}, Body: body("RateLimitReached", "x"), Kind: subjects.KindQuotaExhausted, Wait: 10 * time.Minute},
 		"requests of a minute":  {Status: 429, Header: limit("UserByModelByMinute", "4"), Body: body("RateLimitReached", "Rate limit of 10 per 60s exceeded for UserByModelByMinute. Please wait 4 seconds before retrying."), Kind: subjects.KindRateLimited, Wait: 4 * time.Second},
 		"requests at once":      {Status: 429, Header: limit("UserConcurrentRequests", "0"), Body: body("RateLimitReached", "Rate limit of 2 per 0s exceeded for UserConcurrentRequests. Please wait 0 seconds before retrying."), Kind: subjects.KindRateLimited},

@@ -63,6 +63,10 @@ func TestErrors(t *testing.T) {
 			Status: 429, Header: headers("Retry-After", "107", "X-Ratelimit-Remaining-Requests", "900"), Body: body("Rate limit reached on tokens per day (TPD): Limit 500000, Used 500370, Requested 252. Please try again in 1m47.5854s.", "tokens", rate),
 			Kind: subjects.KindQuotaExhausted, Wait: 107 * time.Second,
 		},
+		"a model's tokens of a day": {
+			Status: 429, Header: headers("Retry-After", "107"), Body: body("Rate limit reached for model `llama-3.3-70b-versatile` in organization `org_x` service tier `on_demand` on tokens per day (TPD): Limit 100000, Used 99900, Requested 252. Please try again in 1m47.5s.", "tokens", rate),
+			Kind: subjects.KindQuotaExhausted, Wait: 107 * time.Second, ModelOnly: true,
+		},
 		"a long wait": {Status: 429, Header: headers("Retry-After", "3600"), Body: body("x", "tokens", rate), Kind: subjects.KindQuotaExhausted, Wait: time.Hour},
 		"above a minute's tokens": {
 			Status: 413, Body: body("Request too large for model `openai/gpt-oss-120b` on tokens per minute (TPM): Limit 8000, Requested 8590, please reduce your message size and try again.", "tokens", rate),

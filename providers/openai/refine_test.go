@@ -35,6 +35,11 @@ func TestErrors(t *testing.T) {
 			Body: `{"error":{"message":"Rate limit reached on requests per day (RPD): Limit 200, Used 200, Requested 1.","type":"requests","code":"rate_limit_exceeded"}}`,
 			Kind: subjects.KindQuotaExhausted, Wait: 7*time.Hour + 12*time.Minute,
 		},
+		"a model's requests of a day": {
+			Status: 429, Header: http.Header{"X-Ratelimit-Reset-Requests": {"7h12m0s"}, "X-Ratelimit-Remaining-Requests": {"0"}},
+			Body: `{"error":{"message":"Rate limit reached for gpt-5.4 in organization org-x on requests per day (RPD): Limit 200, Used 200, Requested 1.","type":"requests","code":"rate_limit_exceeded"}}`,
+			Kind: subjects.KindQuotaExhausted, Wait: 7*time.Hour + 12*time.Minute, ModelOnly: true,
+		},
 		"too large for a minute": {
 			Status: 429,
 			Body:   `{"error":{"message":"Request too large for gpt-5.4 in organization org-x on tokens per min (TPM): Limit 30000, Requested 50000.","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`,

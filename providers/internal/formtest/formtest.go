@@ -56,6 +56,8 @@ type Error struct {
 	Code, Param string
 	Wait        time.Duration
 	Final       bool
+	// ModelOnly says that the quota is that of the one model.
+	ModelOnly bool
 }
 
 // Errors runs a table, each case through a whole answer and through a stream, of a
@@ -99,6 +101,9 @@ func (want *Error) check(t *testing.T, err error, secret string) {
 	}
 	if e.Code != want.Code || e.Param != want.Param || e.RetryAfter != want.Wait || e.Final != want.Final {
 		t.Errorf("%v: code %q, param %q, wait %v, final %v", e, e.Code, e.Param, e.RetryAfter, e.Final)
+	}
+	if e.ModelOnly != want.ModelOnly {
+		t.Errorf("%v: of the model alone: %v", e, e.ModelOnly)
 	}
 	if secret != "" && strings.Contains(err.Error(), secret) {
 		t.Errorf("the secret is shown: %v", err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,6 +44,9 @@ type Failure struct {
 	// in the way, and not the provider).
 	Remedy     string
 	ShowStatus int
+	// ModelOnly is for Refine to set where a quota that is used up is that of the one
+	// model, and not of the whole account.
+	ModelOnly bool
 
 	html bool
 }
@@ -126,6 +130,17 @@ func (c *Client) ErrorOf(r *Request, body []byte) *subjects.Error {
 	f := readFailure(0, "application/json", body)
 	f.Wait = retryAfter(nil, body, c.now())
 	return f.error(r, c.refine)
+}
+
+// modelsLimit is how OpenAI and Groq say whose rate limit it is: "Rate limit reached
+// for gpt-4o in organization org-x on requests per day (RPD)", "Rate limit reached
+// for model `x` on tokens per day (TPD)".
+var modelsLimit = regexp.MustCompile(`(?i)\blimit reached for (?:model )?\S+ (?:in organization|on) `)
+
+// ofModel reports whether a rate limit is that of the model: these APIs count each
+// model's apart.
+func (f *Failure) ofModel() bool {
+	return f.Says(rateWords) && !f.Says(quotaWords) && modelsLimit.MatchString(f.Message)
 }
 
 // hasError looks for an error member that says something.
@@ -247,6 +262,7 @@ func (f *Failure) error(r *Request, refine func(*Failure) (subjects.Kind, bool))
 	e := f.ofKind(kind, r)
 	e.Final = f.Final
 	e.RetryAfter = f.Wait
+	e.ModelOnly = kind == subjects.KindQuotaExhausted && (f.ModelOnly || f.ofModel())
 	if f.Remedy != "" {
 		e.Message += "; " + f.Remedy
 	}
