@@ -224,14 +224,13 @@ func (m *migration) begin() error {
 	if m.cursor != nil {
 		return nil
 	}
-	var c cursor
-	if found, err := read(m.rows, []byte(cursorKey), c.decode); err != nil {
-		return err
-	} else if !found {
-		return errors.New("usage database: its cursor is missing")
+	item, err := m.rows.Get([]byte(cursorKey))
+	if err == nil {
+		m.cursor, err = item.ValueCopy(nil)
 	}
-	c.today = spend{} // every day gets its sum
-	m.cursor = c.encode()
+	if err != nil {
+		return fmt.Errorf("usage database: its cursor: %w", err)
+	}
 	return nil
 }
 

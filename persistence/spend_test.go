@@ -1,9 +1,11 @@
 package persistence
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -156,7 +158,7 @@ func TestManyTries(t *testing.T) {
 	var records []*subjects.UsageRecord
 	for seq := range uint64(20) {
 		r := record(seq)
-		r.Process = strings.Repeat("/", subjects.MaxName)
+		r.Process = strings.Repeat("/", 140)
 		for i := range 100 {
 			name := fmt.Sprintf("%d%s", i, strings.Repeat("%", 200))
 			r.AttemptTrail = append(r.AttemptTrail, subjects.Attempt{Provider: name, Outcome: "TIMEOUT", Spent: &subjects.Spent{Model: name, InputTokens: 7, OutputTokens: 2}})
@@ -370,6 +372,29 @@ func TestPrunedRunGoesOn(t *testing.T) {
 	}
 }
 
+// What GC and SaveStates write leaves no doubt whether the database is whole after
+// the process has died.
+func TestNoDoubt(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	for i, at := range []time.Time{noon.AddDate(-2, 0, 0), noon} {
+		r := record(uint64(i))
+		r.RunID, r.Timestamp.Time = fmt.Sprint("run", i), at
+		mustApply(t, s, "A", []Entry{entryOf(t, uint64(i+1), r)}, Applied{Rows: 1})
+	}
+	pruneAndDie(t, s, func() bool { return false })
+	mustSpend(t, s, "run", "run0", Spend{})
+	mustSave(t, s, map[string][]byte{"a": []byte("1")})
+	var out bytes.Buffer
+	s, err := Open(Options{Dir: copyDir(t, dir), Logger: slog.New(slog.NewTextHandler(&out, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil || out.Len() > 0 {
+		t.Errorf("%v, logged: %s", err, out.String())
+	}
+}
+
 // GC looks at some of very many runs at a time and at all of them in the end.
 func TestPruneIsBounded(t *testing.T) {
 	s, err := Open(Options{InMemory: true})
@@ -401,6 +426,7 @@ func TestPruneIsBounded(t *testing.T) {
 func TestVerifySpends(t *testing.T) {
 	for name, change := range map[string]func(w *writer) error{
 		"wrong run":   func(w *writer) error { return putSums(w.txn, map[string]*spend{runPrefix + "run/1": {tokens: 1}}) },
+		"run less":    func(w *writer) error { return w.txn.Set([]byte(runPrefix+"run/1"), (&spend{calls: 1}).encode()) },
 		"wrong day":   func(w *writer) error { return putSums(w.txn, map[string]*spend{dayPrefix + "2026-03-10": {cost: 1}}) },
 		"wrong month": func(w *writer) error { return putSums(w.txn, map[string]*spend{monthPrefix + "2026-03": {calls: 1}}) },
 		"other month": func(w *writer) error { return putSums(w.txn, map[string]*spend{monthPrefix + "2026-01": {calls: 1}}) },
