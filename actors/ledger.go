@@ -33,8 +33,8 @@ type ledgerOptions struct {
 // calls of a period. What a call may cost is reserved before it and settled
 // after it, so that calls side by side cannot overrun a budget together. The
 // book actor (ledgerbook.go) owns what is spent, what is reserved and who waits;
-// ledgerlesson.go says how estimates are
-// made, ledgerscope.go where budgets come from and go.
+// ledgerscope.go says where budgets come from and go, ledgerlesson.go how
+// estimates are made.
 //
 // A reservation's states:
 //

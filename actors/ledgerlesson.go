@@ -19,9 +19,9 @@ const (
 	// firstShare is the part of the tightest limit (1/16) that a call reserves at
 	// least while nothing is known of its model, and that a guess is at most.
 	firstShare = 16
-	// maxSlope bounds how many tokens a quarter of a byte, or rather four of them, can
-	// make: no tokenizer in use makes more than one of a byte. What is above is an
-	// overhead that every prompt has.
+	// maxSlope bounds the tokens for each estimated one, which stands for four bytes:
+	// tokenizers make at most one of each byte. What is above is an overhead that
+	// every prompt has.
 	maxSlope = 4
 	// maxCount bounds a count of tokens in an estimate: no model takes as many.
 	maxCount = 1 << 28

@@ -98,7 +98,7 @@ func TestEstimates(t *testing.T) {
 func TestLessonsAreBounded(t *testing.T) {
 	b := newBook(testBudgets(t, 100), ledgerOptions{})
 	start := time.Now()
-	for i := range 3 * maxLessons {
+	for i := range 3 * maxLessons / 2 {
 		b.lesson(modelKey{"custom", "kept"}, start.Add(time.Duration(i)))
 		b.lesson(modelKey{"custom", fmt.Sprint(i)}, start.Add(time.Duration(i)))
 	}

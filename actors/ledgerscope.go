@@ -319,7 +319,7 @@ func (b *book) scopeRead(m scopeRead, now time.Time) {
 		s.state = scopeUnknown
 	case m.left && now.Before(s.giveUp):
 		s.state = scopeUnread
-	case m.left || m.err != nil:
+	case m.left || m.err != nil: // left: nobody has had the time to read it to its end
 		s.state, s.readAt = scopeUnknown, now.Add(readAgain)
 		b.log.Warn("what a budget has spent cannot be read; it counts from 0 until it can", "scope", s.key.kind, "id", s.key.id, "error", m.err)
 	default:

@@ -350,19 +350,33 @@ func TestScopesAreForgotten(t *testing.T) {
 		if asked := sums.take(); !slices.Equal(asked, []string{"run idle"}) {
 			t.Errorf("asked for %v", asked)
 		}
-		for i := range manyScopes + 100 {
-			mustOver(t, l, bill{runID: fmt.Sprint(i)}, "", "")
-		}
-		pass(recordTime)
-		mustOver(t, l, bill{runID: "used"}, "", "")
-		sums.take()
-		mustOver(t, l, bill{runID: fmt.Sprint(manyScopes)}, "", "")
-		mustOver(t, l, bill{runID: "50"}, "", "")
-		if asked := sums.take(); !slices.Equal(asked, []string{"run 50"}) {
-			t.Errorf("asked for %v", asked)
-		}
-		if got := len(names()); got != maxStates {
-			t.Errorf("%d are shown", got)
-		}
 	})
+}
+
+// TestManyScopes: above manyScopes those go first that were longest not used, but
+// not before their last records are in the database.
+func TestManyScopes(t *testing.T) {
+	cfg := testBudgets(t, config.NoLimit)
+	cfg.Costs.PerRun[config.CostStandard] = 100
+	b, now := newBook(cfg, ledgerOptions{}), time.Now()
+	run := func(i int) scopeKey { return scopeKey{subjects.BudgetRun, fmt.Sprint(i)} }
+	for i := range manyScopes + 100 {
+		b.scope(run(i), now)
+		b.forget(now)
+	}
+	if len(b.scopes) != manyScopes+100 {
+		t.Errorf("%d are kept", len(b.scopes))
+	}
+	b.scopes[run(0)].users = 1
+	b.forget(now.Add(recordTime))
+	if len(b.scopes) != manyScopes || b.scopes[run(0)] == nil || b.scopes[run(100)] != nil || b.scopes[run(101)] == nil {
+		t.Errorf("%d are kept", len(b.scopes))
+	}
+	if shown := b.states(); len(shown) != maxStates {
+		t.Errorf("%d are shown", len(shown))
+	}
+	b.forget(now.Add(keptIdle))
+	if len(b.scopes) != 1 {
+		t.Errorf("%d are kept", len(b.scopes))
+	}
 }
