@@ -212,11 +212,11 @@ func (a *accounts) resetQuota(ctx context.Context, provider string) (lifted int,
 // reconfigure has the accounts follow a new configuration.
 func (a *accounts) reconfigure(cfg *config.Config) { a.sys.send(a.opener, accountsConfig{cfg}) }
 
-// flush saves what has not been saved yet; to be called before the end, when no
-// call runs any more.
+// flush saves what has not been saved yet and stops the timers; to be called at the
+// end, when no call runs any more.
 func (a *accounts) flush(ctx context.Context) error {
 	for _, ref := range *a.all.Load() {
-		if _, err := ask(ctx, a.sys, ref.pid, func(r chan<- struct{}) any { return saveNow{r} }); err != nil {
+		if _, err := ask(ctx, a.sys, ref.pid, func(r chan<- struct{}) any { return flushAccount{r} }); err != nil {
 			return err
 		}
 	}

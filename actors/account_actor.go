@@ -27,8 +27,10 @@ type (
 	}
 	askInfo    struct{ reply chan<- accountInfo }
 	resetHolds struct{ reply chan<- int }
-	// saveNow saves what waits to be; reply may be nil.
-	saveNow struct{ reply chan<- struct{} }
+	// saveNow saves what waits to be.
+	saveNow struct{}
+	// flushAccount does so at the end, and stops the timers: no one is there for them.
+	flushAccount struct{ reply chan<- struct{} }
 	// woke says that a window may be over.
 	woke struct{}
 )
@@ -62,7 +64,7 @@ type account struct {
 	// What this turn has changed: held is what to publish; breakerNew and quotaNew
 	// is what to save at once, counted what to save soon.
 	held, breakerNew, quotaNew, counted bool
-	saving                              bool // saveNow is under way
+	saving                              *time.Timer // saveNow is under way; nil = it is not
 }
 
 func newAccount(sys *system, provider string, o *accountOptions, ref *accountRef, saved savedAccount) *account {
@@ -97,11 +99,13 @@ func (a *account) receive(self *actor.PID, msg any) {
 	case resetHolds:
 		trySend(m.reply, a.resetHolds(now))
 	case saveNow:
-		a.saving, a.quotaNew = false, a.quotaNew || a.counted
+		a.saving, a.quotaNew = nil, a.counted
+	case flushAccount:
+		stopTimer(a.wake)
+		stopTimer(a.saving)
+		a.quotaNew = a.counted
 		a.conclude(now)
-		if m.reply != nil {
-			trySend(m.reply, struct{}{})
-		}
+		trySend(m.reply, struct{}{})
 	case accountsConfig:
 		a.reconfigure(m.cfg, now)
 	}
@@ -210,10 +214,7 @@ func (a *account) look(now time.Time) {
 	if !maps.Equal(holds, a.withheld) {
 		a.withheld, a.held = holds, true
 	}
-	if a.wake != nil {
-		a.wake.Stop()
-		a.wake = nil
-	}
+	stopTimer(a.wake)
 	if !next.IsZero() {
 		a.wake = a.sys.after(next.Sub(now), a.self, woke{})
 	}
@@ -275,8 +276,13 @@ func (a *account) conclude(now time.Time) {
 	case a.quotaNew:
 		a.quotaNew, a.counted = false, false
 		a.save(quotaKey(a.provider), encodeQuota(a.quota, a.windows, now))
-	case a.counted && !a.saving:
-		a.saving = true
-		a.sys.after(saveDelay, a.self, saveNow{})
+	case a.counted && a.saving == nil:
+		a.saving = a.sys.after(saveDelay, a.self, saveNow{})
+	}
+}
+
+func stopTimer(t *time.Timer) {
+	if t != nil {
+		t.Stop()
 	}
 }

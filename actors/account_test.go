@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -309,6 +310,27 @@ func TestFreePathSendsNothing(t *testing.T) {
 type listener map[string]bool
 
 func (l listener) receive(_ *actor.PID, msg any) { l[fmt.Sprintf("%T", msg)] = true }
+
+// TestFlushStopsTheTimers: nothing is sent to an account after the end.
+func TestFlushStopsTheTimers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := openBank(t, keepingShares(), nil)
+		b.try(served, reporting(unified("5h", 0.9, time.Hour, "allowed")))
+		if err := b.flush(t.Context()); err != nil || b.saved["quota/p"] == nil {
+			t.Fatalf("%v, %s", err, b.saved["quota/p"])
+		}
+		pid := (*b.all.Load())["p"].pid
+		b.sys.stop(pid)
+		var dead atomic.Int64
+		b.sys.as.EventStream.Subscribe(func(any) { dead.Add(1) })
+		pass(2 * time.Hour)
+		synctest.Wait()
+		if n := dead.Load(); n != 0 {
+			t.Errorf("%d messages for nobody", n)
+		}
+	})
+}
 
 // TestTooManyAccounts: names that come from outside are bounded; configured
 // providers always have an account.
