@@ -139,6 +139,12 @@ func (p *Provider) program() (string, error) {
 	return path, nil
 }
 
+// programMissing reports whether there is no program to fall back on.
+func (p *Provider) programMissing() bool {
+	_, err := p.program()
+	return err != nil
+}
+
 // notRunnable says why a program could not be started.
 func notRunnable(err error) error {
 	const how = "set LLM_CLAUDE_CLI or providers.claude-code.cliCommand"

@@ -136,7 +136,8 @@ func (p *Provider) viaDirect(ctx context.Context, job *providers.Job, out *outle
 		o.why = string(subjects.KindOf(o.err))
 		o.stands = o.err == nil || !refusedDirect(o.err) || out != nil && out.begun
 	}
-	// The program cannot carry everything; then the direct leg's error stands.
-	o.stands = o.stands || job.Request.Head.Needs.Missing(capabilities) != 0
+	// The program cannot carry everything, and may not be there; then the direct
+	// leg's error stands.
+	o.stands = o.stands || job.Request.Head.Needs.Missing(capabilities) != 0 || p.programMissing()
 	return o
 }

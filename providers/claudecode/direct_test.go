@@ -143,6 +143,20 @@ func TestDirectPlanLimit(t *testing.T) {
 	}
 }
 
+// Without the program what the API says of the account stands: a quota that is
+// used up is no program that is missing.
+func TestDirectWithoutProgram(t *testing.T) {
+	t.Parallel()
+	for status, kind := range map[int]subjects.Kind{401: subjects.KindAuth, 402: subjects.KindQuotaExhausted, 429: subjects.KindRateLimited} {
+		p, seen := directly(t, status, apiError("some_error", "no"))
+		p.cfg.CLICommand = p.dir + "/missing"
+		_, err := p.Complete(t.Context(), request(t, wire.Native, hi))
+		if subjects.KindOf(err) != kind || len(*seen) != 1 {
+			t.Errorf("%d: %v after %d calls, want %s", status, err, len(*seen), kind)
+		}
+	}
+}
+
 // What it may not do better stands.
 func TestDirectErrorStands(t *testing.T) {
 	t.Parallel()
