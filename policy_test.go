@@ -53,9 +53,9 @@ func TestFallbackDiagram(t *testing.T) {
 		for _, id := range []string{"copilot", "groq", "claude-code", "anthropic", "dmr"} {
 			v.up.on(id, nil)
 		}
-		time.Sleep(time.Minute + time.Second)
+		v.pass(time.Minute + time.Second)
 		v.served("groq") // its trial call
-		time.Sleep(4 * time.Minute)
+		v.pass(4 * time.Minute)
 		v.served("copilot")
 		synctest.Wait()
 		for _, s := range []string{"llm.quota.copilot", "llm.breaker.groq"} {
@@ -157,12 +157,12 @@ func TestBreakerHalfOpen(t *testing.T) {
 		pause := time.Minute
 		for range 7 {
 			v.up.count("groq")
-			time.Sleep(pause - time.Second)
+			v.pass(pause - time.Second)
 			v.served("openai")
 			if n := v.up.count("groq"); n != 0 {
 				t.Fatalf("asked %d times before the pause of %s was over", n, pause)
 			}
-			time.Sleep(2 * time.Second)
+			v.pass(2 * time.Second)
 			v.served("openai")
 			v.served("openai")
 			if n := v.up.count("groq"); n != 1 {
@@ -172,10 +172,10 @@ func TestBreakerHalfOpen(t *testing.T) {
 		}
 		release := make(chan struct{})
 		v.up.on("groq", func(int, *http.Request) (*http.Response, error) { <-release; return nil, nil })
-		time.Sleep(pause + time.Second)
+		v.pass(pause + time.Second)
 		trial := make(chan string, 1)
 		go func() { res, _ := v.call(); trial <- res.Provider }()
-		time.Sleep(time.Second)
+		v.pass(time.Second)
 		v.served("openai") // passes by
 		if b := v.provider("groq").Breaker; b.State != subjects.BreakerHalfOpen {
 			t.Errorf("while the trial call runs: %+v", b)
@@ -202,12 +202,12 @@ func TestQuotaBackoff(t *testing.T) {
 		v.served("groq")
 		for _, pause := range []time.Duration{5 * time.Minute, 15 * time.Minute, time.Hour, time.Hour} {
 			v.up.count("copilot")
-			time.Sleep(pause - time.Second)
+			v.pass(pause - time.Second)
 			v.served("groq")
 			if n := v.up.count("copilot"); n != 0 {
 				t.Fatalf("asked before %s were over", pause)
 			}
-			time.Sleep(2 * time.Second)
+			v.pass(2 * time.Second)
 			v.served("groq")
 			if n := v.up.count("copilot"); n != 1 {
 				t.Fatalf("asked %d times after %s", n, pause)
@@ -221,7 +221,7 @@ func TestQuotaBackoff(t *testing.T) {
 		v.served("copilot")
 		v.up.on("copilot", noQuota)
 		v.served("groq")
-		time.Sleep(5*time.Minute + time.Second) // the first step again
+		v.pass(5*time.Minute + time.Second) // the first step again
 		v.up.on("copilot", nil)
 		v.served("copilot")
 	})
@@ -243,7 +243,7 @@ func TestRestart(t *testing.T) {
 			v.served("openai")
 		}
 		v.served("openai", run)
-		time.Sleep(20 * time.Second)
+		v.pass(20 * time.Second)
 		v.restart()
 		v.up.count("copilot")
 		v.up.count("groq")
@@ -255,7 +255,7 @@ func TestRestart(t *testing.T) {
 		if n := v.up.count("copilot") + v.up.count("groq"); n != 0 {
 			t.Errorf("%d requests to who must be passed by", n)
 		}
-		time.Sleep(40 * time.Second)
+		v.pass(40 * time.Second)
 		v.served("openai")
 		if n := v.up.count("groq"); n != 1 || v.up.count("copilot") != 0 {
 			t.Errorf("%d trial calls a minute after the breaker opened", n)
@@ -265,7 +265,7 @@ func TestRestart(t *testing.T) {
 			t.Errorf("the breaker, opened again: %+v", b)
 		}
 		v.up.on("copilot", nil)
-		time.Sleep(4 * time.Minute)
+		v.pass(4 * time.Minute)
 		v.served("copilot")
 	})
 }

@@ -169,8 +169,11 @@ func (v *virtual) start() {
 	if _, err := v.node.Conn().Subscribe("llm.>", func(m *nats.Msg) { v.events[m.Subject]++ }); err != nil {
 		v.t.Fatal(err)
 	}
-	time.Sleep(3 * time.Second) // the providers have been looked at
+	v.pass(3 * time.Second) // the providers have been looked at
 }
+
+// pass lets time pass.
+func (v *virtual) pass(d time.Duration) { <-time.After(d) }
 
 // restart ends the node and starts another on its data.
 func (v *virtual) restart() {

@@ -57,14 +57,9 @@ func asError(e *subjects.Error) error {
 	return e
 }
 
-// contentOf is what a classifier sees of a request. One that cannot be read part
-// by part is shown as it came.
+// contentOf is what a classifier sees of a request.
 func contentOf(req *wire.Request) *hooks.Content {
-	text, cut, attached, err := req.Texts(hooks.MaxText)
-	if err != nil {
-		n := min(len(req.Body), hooks.MaxText)
-		text, cut = string(req.Body[:n]), n < len(req.Body)
-	}
+	text, cut, attached := req.Texts(hooks.MaxText)
 	return &hooks.Content{Text: text, Truncated: cut, Attachments: attached}
 }
 

@@ -3,6 +3,8 @@ package wire
 import (
 	"strings"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/sluice-llm/sluice/subjects"
 )
 
@@ -10,13 +12,15 @@ import (
 // with the arguments of tool calls, in their order, then the names, descriptions
 // and schemas of the tools, a newline between two. It has at most limit bytes, cut
 // at a character; truncated says that there was more. attachments counts the
-// parts that are no text: images, files, sound.
-func (r *Request) Texts(limit int) (text string, truncated bool, attachments int, err error) {
+// parts that are no text: images, files, sound. Of a request that says what the
+// hub form cannot say it is every string of the body, in its order.
+func (r *Request) Texts(limit int) (text string, truncated bool, attachments int) {
+	b := texts{limit: limit}
 	chat, err := r.Chat()
 	if err != nil {
-		return "", false, 0, err
+		b.walk(gjson.ParseBytes(r.Body))
+		return b.String(), b.truncated, b.attachments
 	}
-	b := texts{limit: limit}
 	for i := range chat.Messages {
 		b.message(&chat.Messages[i])
 	}
@@ -29,7 +33,7 @@ func (r *Request) Texts(limit int) (text string, truncated bool, attachments int
 	if f := chat.ResponseFormat; f != nil {
 		b.add(string(f.Schema))
 	}
-	return b.String(), b.truncated, b.attachments, nil
+	return b.String(), b.truncated, b.attachments
 }
 
 type texts struct {
@@ -37,6 +41,25 @@ type texts struct {
 	limit       int
 	truncated   bool
 	attachments int
+}
+
+// walk takes the strings of a JSON value, whose depth Parse has bounded.
+func (b *texts) walk(v gjson.Result) {
+	switch {
+	case v.Type == gjson.String:
+		b.add(v.Str)
+		return
+	case v.IsObject():
+		if kind := v.Get("type").Str; kind != "" && kind != "text" && (v.Get(kind).IsObject()) && kind != "function" {
+			b.attachments++
+		}
+	}
+	if v.IsObject() || v.IsArray() {
+		v.ForEach(func(_, item gjson.Result) bool {
+			b.walk(item)
+			return !b.truncated
+		})
+	}
 }
 
 func (b *texts) message(m *subjects.Message) {

@@ -19,14 +19,31 @@ func TestTexts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, cut, attached, err := r.Texts(1 << 10)
-		if err != nil || text != want || cut || attached != 1 {
-			t.Errorf("%s: %q, cut %v, %d attached, %v", name, text, cut, attached, err)
+		text, cut, attached := r.Texts(1 << 10)
+		if text != want || cut || attached != 1 {
+			t.Errorf("%s: %q, cut %v, %d attached", name, text, cut, attached)
 		}
 		for limit := range len(want) {
-			if text, cut, _, _ := r.Texts(limit); !cut || len(text) > limit || !strings.HasPrefix(want, text) {
+			if text, cut, _ := r.Texts(limit); !cut || len(text) > limit || !strings.HasPrefix(want, text) {
 				t.Errorf("%s, at most %d: %q, cut %v", name, limit, text, cut)
 			}
 		}
+	}
+}
+
+// TestTextsOfAnyForm: what only one wire can say is read all the same, with its
+// escapes undone.
+func TestTextsOfAnyForm(t *testing.T) {
+	t.Parallel()
+	r, err := Parse(OpenAIChat, []byte(`{"model":"auto","n":2,"messages":[{"role":"user","content":[{"type":"text","text":"the \u0073ecret"},{"type":"file","file":{"file_id":"f-1"}}]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, cut, attached := r.Texts(1 << 10)
+	if !strings.Contains(text, "the secret") || cut || attached != 1 {
+		t.Errorf("%q, cut %v, %d attached", text, cut, attached)
+	}
+	if text, cut, _ := r.Texts(6); !cut || len(text) > 6 {
+		t.Errorf("%q, cut %v", text, cut)
 	}
 }
