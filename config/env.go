@@ -79,7 +79,7 @@ func (l *loader) environment() {
 }
 
 func (l *loader) envFault(name, suggestion, message string) {
-	l.add(Fault{File: environmentFile, Path: name, Message: message, Suggestion: suggestion})
+	l.add(Fault{File: environmentFile, Path: join("", name), Message: message, Suggestion: suggestion})
 }
 
 func (l *loader) switches() {
@@ -317,7 +317,7 @@ func (l *loader) unread() {
 			strings.HasPrefix(name, prefixCap), strings.HasPrefix(name, prefixURL), usedAsKey(l.cfg, name):
 		default:
 			if near := subjects.Nearest(name, acted); near != "" && near != name {
-				l.note("%s: changes nothing, Sluice does not know it; did you mean %s?", name, near)
+				l.note("%s: changes nothing, Sluice does not know it; did you mean %s?", join("", name), near)
 			}
 		}
 	}

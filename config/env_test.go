@@ -134,6 +134,17 @@ func TestExpandRandomly(t *testing.T) {
 	}
 }
 
+// TestOddVariables: a key in the place of a variable's name is not shown.
+func TestOddVariables(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"ghp_hunter2hunter2", strings.Repeat("LONG_", 30) + "hunter2"} {
+		faults := loadFaults(t, "mode: ${"+name+"}")
+		if got := faults[0].Message; strings.Contains(got, "hunter2") || !strings.HasPrefix(got, "uses a variable that is not set") {
+			t.Errorf("%s", got)
+		}
+	}
+}
+
 // TestExpansionIsBounded has values that are small in the file and large in
 // the environment.
 func TestExpansionIsBounded(t *testing.T) {

@@ -69,5 +69,8 @@ func lookUp(m []string, env environ) (val, problem string) {
 	case set:
 		return "", ""
 	}
+	if looksSecret(m[1]) || len(m[1]) > 80 {
+		return "", fmt.Sprintf("uses a variable that is not set, by a name of %d characters that is not shown", len(m[1]))
+	}
 	return "", fmt.Sprintf("uses ${%s}, which is not set; export %s, or write ${%s:-default}", m[1], m[1], m[1])
 }

@@ -26,6 +26,8 @@ func FuzzLoad(f *testing.F) {
 	}
 	f.Add(BuiltIn(), "OLLAMA_HOST=h:1")
 	f.Add("mode: ${A}", "A=mock")
+	f.Add("", "LLM_BASE_URL_CUS\x01M=http://h")
+	f.Add("", "LLM_BASE_URL_CUS\xe5M=http://h")
 	f.Add("a: &a [*a]\nb: |\n  x\n", "LLM_BASE_URL_CUSTOM=http://h")
 	f.Fuzz(func(t *testing.T, file, variable string) {
 		c, err := Load(text(file, variable, "OPENAI_API_KEY=hunter2hunter2"))

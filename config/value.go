@@ -74,7 +74,7 @@ func (v value) child(n ast.Node, path string) value {
 func join(path, key string) string {
 	if looksSecret(key) {
 		key = "(" + show(key) + ")"
-	} else if len(key) > 80 || strings.TrimSpace(key) != key || key == "" || strings.ContainsFunc(key, notPrint) {
+	} else if len(key) > 80 || strings.TrimSpace(key) != key || key == "" || !utf8.ValidString(key) || strings.ContainsFunc(key, notPrint) {
 		key = show(key)
 	}
 	if path == "" {
