@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	sluice "github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/fakeopenai"
 	"github.com/sluice-llm/sluice/sluicetest"
@@ -164,5 +166,41 @@ func checkHopRows(ctx context.Context, t *testing.T, node *sluice.Node, up *fake
 	}
 	if c := up.Counts(); len(rows) != 6 || input != c.PromptTokens || output != c.CompletionTokens {
 		t.Errorf("%d rows, %d in, %d out; the upstream reported %+v", len(rows), input, output, c)
+	}
+}
+
+// TestNodeHearsAtOnce: a node that joins asks the others what they host, and hears
+// the one answer that each gives: it need not wait until they speak by themselves.
+func TestNodeHearsAtOnce(t *testing.T) {
+	t.Parallel()
+	secret := "SLUICE_NODE_PASSWORD=a-password-of-nodes"
+	server := sluicetest.Start(t, sluice.WithNATSListen("127.0.0.1:0"), sluice.WithProviders([]string{"mock"}), sluice.WithEnviron([]string{secret}))
+	other, err := nats.Connect(server.NATSURL(), nats.UserInfo("node", "a-password-of-nodes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(other.Close)
+	_, err = other.Subscribe(subjects.NodeStatus, func(m *nats.Msg) {
+		if strings.Contains(string(m.Data), `"new":true`) {
+			_ = other.Publish(subjects.NodeStatus, []byte(`{"node":"other","providers":{"openai":{"available":true,"has":0}}}`))
+		}
+	})
+	if err == nil {
+		err = other.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	joins := sluicetest.Start(t, sluice.WithNATSURL(server.NATSURL()), sluice.WithProviders([]string{"mock"}), sluice.WithEnviron([]string{secret}))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // a silent node is forgotten after seven
+	defer cancel()
+	for both := 0; both < 20; { // the two nodes share the queries
+		var r subjects.Route
+		if err := subjects.Query(ctx, joins.Client(), subjects.QueryRoute, subjects.RouteQuery{Model: "openai/gpt-test"}, &r); err != nil {
+			t.Fatalf("openai is not heard of: %v", err)
+		}
+		if both++; len(r.Chain) == 0 {
+			both = 0
+		}
 	}
 }

@@ -47,7 +47,9 @@ func newService(conn *nats.Conn, engine *actors.Engine, log *slog.Logger, hosts 
 	if err != nil {
 		return nil, err
 	}
-	err = s.addEndpoints(hosts)
+	if err = s.meet(); err == nil {
+		err = s.addEndpoints(hosts)
+	}
 	if err == nil {
 		err = conn.Flush() // the server knows the subscriptions: a first call finds us
 	}
@@ -73,8 +75,20 @@ func (s *service) addEndpoints(hosts []string) error {
 			return err
 		}
 	}
-	return errors.Join(s.subscribe(subjects.Cancel, s.onCancel), s.subscribe(subjects.ProviderAnnounce, s.onAnnounce),
-		s.subscribe(subjects.NodeStatus, func(m *nats.Msg) { s.engine.PeerStatus(m.Data) }))
+	return errors.Join(s.subscribe(subjects.Cancel, s.onCancel), s.subscribe(subjects.ProviderAnnounce, s.onAnnounce))
+}
+
+// meet listens to the other nodes, and then asks them to say what they host: in
+// this order, since each answers once, and before the first call comes.
+func (s *service) meet() error {
+	err := s.subscribe(subjects.NodeStatus, func(m *nats.Msg) { s.engine.PeerStatus(m.Data) })
+	if err == nil {
+		err = s.conn.Flush()
+	}
+	if err == nil {
+		s.engine.Meet()
+	}
+	return err
 }
 
 // host takes the calls that are aimed at providers.

@@ -97,7 +97,6 @@ func (e *Engine) hostedElsewhere() routing.Snapshot {
 // keepStatus looks at the providers regularly and when a peer changes, and says
 // what this node hosts.
 func (e *Engine) keepStatus() {
-	e.o.Emit(subjects.NodeStatus, e.status(true))
 	t := time.NewTicker(statusEvery)
 	defer t.Stop()
 	for {
@@ -117,6 +116,10 @@ func (e *Engine) keepStatus() {
 		e.refresh()
 	}
 }
+
+// Meet says that this node is new, so that the others say what they host; to be
+// called once PeerStatus gets what they say.
+func (e *Engine) Meet() { e.o.Emit(subjects.NodeStatus, e.status(true)) }
 
 func (e *Engine) sayStatus() { e.o.Emit(subjects.NodeStatus, e.status(false)) }
 
