@@ -158,7 +158,7 @@ func TestManyTries(t *testing.T) {
 	var records []*subjects.UsageRecord
 	for seq := range uint64(20) {
 		r := record(seq)
-		r.Process = strings.Repeat("/", 140)
+		r.Process = strings.Repeat("/", 160)
 		for i := range 100 {
 			name := fmt.Sprintf("%d%s", i, strings.Repeat("%", 200))
 			r.AttemptTrail = append(r.AttemptTrail, subjects.Attempt{Provider: name, Outcome: "TIMEOUT", Spent: &subjects.Spent{Model: name, InputTokens: 7, OutputTokens: 2}})
@@ -385,6 +385,7 @@ func TestNoDoubt(t *testing.T) {
 	pruneAndDie(t, s, func() bool { return false })
 	mustSpend(t, s, "run", "run0", Spend{})
 	mustSave(t, s, map[string][]byte{"a": []byte("1")})
+	mustApply(t, s, "A", entries(t, 3, 3), Applied{Rows: 1})
 	var out bytes.Buffer
 	s, err := Open(Options{Dir: copyDir(t, dir), Logger: slog.New(slog.NewTextHandler(&out, nil))})
 	if err != nil {
