@@ -25,6 +25,19 @@ type standing struct {
 	Models, Withheld map[string]routing.Hold
 }
 
+// put shows in a provider's state what its account holds back.
+func (s *standing) put(st *routing.State) {
+	st.Breaker, st.Quota, st.Models, st.Withheld = s.Breaker, s.Quota, s.Models, s.Withheld
+}
+
+// heldIn is what a state says of holds; nil = nothing is held.
+func heldIn(st *routing.State) *standing {
+	if !st.Breaker.On && !st.Quota.On && len(st.Models) == 0 && len(st.Withheld) == 0 {
+		return nil
+	}
+	return &standing{st.Breaker, st.Quota, st.Models, st.Withheld}
+}
+
 // Messages of the board.
 type (
 	// sighted brings what was seen of all providers.
@@ -45,8 +58,9 @@ func (b *board) receive(_ *actor.PID, msg any) {
 	}
 	snap := make(routing.Snapshot, len(b.seen))
 	for id, st := range b.seen {
-		s := b.stands[id]
-		st.Breaker, st.Quota, st.Models, st.Withheld = s.Breaker, s.Quota, s.Models, s.Withheld
+		if s, ok := b.stands[id]; ok && !st.Remote { // of a remote one the node that hosts it has said
+			s.put(&st)
+		}
 		snap[id] = st
 	}
 	b.out.Store(&snap)

@@ -36,11 +36,14 @@ type looked struct {
 // look finds the kept answer of a key, a seat in the flight that is under way to
 // it, or else makes a flight. The error is the cause of ctx's end, or an actor's
 // panic; then the asker has no seat.
-func (c *cache) look(ctx context.Context, key cacheKey) (looked, error) {
+//
+// lane keeps flights apart, and not answers: a call does not wait for one that
+// stands in a longer line than its own would be.
+func (c *cache) look(ctx context.Context, key cacheKey, lane string) (looked, error) {
 	if ctx.Err() != nil {
 		return looked{}, context.Cause(ctx)
 	}
-	s := &seat{key: key, wake: make(chan struct{}, 1)}
+	s := &seat{key: key, lane: lane, wake: make(chan struct{}, 1)}
 	c.sys.send(c.pid, s)
 	select {
 	case <-s.wake: // by the actor, or by the carrier of the flight that it gave a seat in
@@ -102,19 +105,25 @@ func (s *seat) fail(err error) {
 	trySend(s.wake, struct{}{})
 }
 
+// flightKey says which calls may share an attempt.
+type flightKey struct {
+	answer cacheKey
+	lane   string
+}
+
 // cacheActor owns the kept answers, knows the flights that can be joined, and
 // gives the seats in them.
 type cacheActor struct {
 	c       *cache
 	store   *answerStore
-	flights map[cacheKey]*flight
+	flights map[flightKey]*flight
 	// hits, misses and shared count looks: a kept answer, a new flight, a seat in
 	// another's.
 	hits, misses, shared int64
 }
 
 func newCacheActor(c *cache, cfg config.Cache) *cacheActor {
-	return &cacheActor{c: c, store: newAnswerStore(cfg), flights: map[cacheKey]*flight{}}
+	return &cacheActor{c: c, store: newAnswerStore(cfg), flights: map[flightKey]*flight{}}
 }
 
 func (a *cacheActor) receive(_ *actor.PID, msg any) {
@@ -142,18 +151,18 @@ func (a *cacheActor) receive(_ *actor.PID, msg any) {
 func (a *cacheActor) look(s *seat) {
 	if s.kept = a.store.get(s.key, time.Now()); s.kept != nil {
 		a.hits++
-	} else if f := a.flights[s.key]; f != nil && s.take(f) {
+	} else if f := a.flights[flightKey{s.key, s.lane}]; f != nil && s.take(f) {
 		a.shared++
 		seats := append(slices.Clip(*f.seats.Load()), s)
 		f.seats.Store(&seats)
 	} else {
 		a.misses++
-		f = newFlight(a.c, s.key, a.store.cfg.MaxEntryBytes)
+		f = newFlight(a.c, flightKey{s.key, s.lane}, a.store.cfg.MaxEntryBytes)
 		s.first = true
 		s.take(f)
 		f.first[0], f.alone = s, f.first[:]
 		f.seats.Store(&f.alone)
-		a.flights[s.key] = f
+		a.flights[f.key] = f
 	}
 	trySend(s.wake, struct{}{})
 }
@@ -196,7 +205,7 @@ func (a *cacheActor) leave(s *seat, cause error) (last bool) {
 func (a *cacheActor) land(m *landed) {
 	known := a.forget(m.f)
 	if known && m.kept != nil {
-		a.store.add(m.f.key, m.kept, time.Now())
+		a.store.add(m.f.key.answer, m.kept, time.Now())
 	}
 	if !m.end.shared(false) { // the others look again, and are counted then
 		for _, s := range *m.f.seats.Load() {

@@ -90,6 +90,7 @@ type Engine struct {
 	hooks     *hookDesk
 	saver     *stateSaver
 	edits     chan configEdit
+	held      chan struct{}                 // an account holds something back, or not any more
 	looking   map[string]chan routing.State // checks under way; keepStatus' own
 	calls     *actor.PID
 	usage     *usageLog
@@ -167,11 +168,14 @@ func (e *Engine) startPolicies() {
 	if err != nil {
 		e.log.Error("what was known of breakers and quotas cannot be read; they start anew", "error", err)
 	}
-	e.edits = make(chan configEdit)
+	e.edits, e.held = make(chan configEdit), make(chan struct{}, 1)
 	e.saver = newStateSaver(e.sys, e.o.Store, e.log)
 	e.accounts = newAccounts(e.sys, accountOptions{
 		emit: e.o.Emit, save: e.saver.save, saved: saved, cfg: e.o.Config,
-		publish: func(id string, st standing) { e.sys.send(e.board, stands{id, st}) },
+		publish: func(id string, st standing) {
+			e.sys.send(e.board, stands{id, st})
+			trySend(e.held, struct{}{})
+		},
 	})
 	e.accounts.restore()
 	e.cache = newCache(e.sys, e.o.Config.Cache)

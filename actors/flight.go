@@ -44,7 +44,7 @@ type node struct {
 // flight is one shared attempt.
 type flight struct {
 	cache *cache
-	key   cacheKey
+	key   flightKey
 	bound int64 // of a stream that can be joined and kept, in bytes
 
 	// ctx ends when the last seat is left before the end, with that asker's cause,
@@ -94,7 +94,7 @@ func (r *flown) shared(first bool) bool {
 	return true
 }
 
-func newFlight(c *cache, key cacheKey, bound int64) *flight {
+func newFlight(c *cache, key flightKey, bound int64) *flight {
 	f := &flight{cache: c, key: key, bound: bound, done: make(chan struct{}), tail: &link{}}
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 	f.head.Store(f.tail)
@@ -193,6 +193,7 @@ type seat struct {
 
 	// The question's: the key, and the answer where there is a kept one.
 	key  cacheKey
+	lane string
 	kept *kept
 	err  error
 }

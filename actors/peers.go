@@ -32,6 +32,9 @@ type nodeProvider struct {
 	Available bool      `json:"available"`
 	Reason    string    `json:"reason,omitempty"`
 	Has       wire.Need `json:"has"`
+	// Held is what the provider's account holds back there: the account is the
+	// hosting node's, and the others go by its word.
+	Held *standing `json:"held,omitempty"`
 }
 
 // Messages of the peers actor.
@@ -78,7 +81,11 @@ func (p *peers) snapshot(now time.Time) routing.Snapshot {
 			if was, ok := out[id]; ok && was.Available {
 				continue
 			}
-			out[id] = routing.State{Available: st.Available, Remote: true, Reason: routing.ReasonUnavailable, Detail: st.Reason, Has: st.Has}
+			seen := routing.State{Available: st.Available, Remote: true, Reason: routing.ReasonUnavailable, Detail: st.Reason, Has: st.Has}
+			if st.Held != nil {
+				st.Held.put(&seen)
+			}
+			out[id] = seen
 		}
 	}
 	return out
@@ -103,6 +110,9 @@ func (e *Engine) keepStatus() {
 		select {
 		case <-t.C:
 			e.sayStatus()
+		case <-e.held:
+			e.sayStatus()
+			continue
 		case <-e.changed:
 		case <-e.news:
 			e.refreshOutside()
@@ -127,7 +137,7 @@ func (e *Engine) status(first bool) *nodeStatus {
 	st := &nodeStatus{Node: e.node, New: first, Gone: e.draining.Load(), Providers: map[string]nodeProvider{}}
 	for id, s := range *e.snapshot.Load() {
 		if !s.Remote && (e.o.Hosts == nil || e.o.Hosts(id)) && !e.setup().isOutside(id) {
-			st.Providers[id] = nodeProvider{Available: s.Available, Reason: s.Detail, Has: s.Has}
+			st.Providers[id] = nodeProvider{Available: s.Available, Reason: s.Detail, Has: s.Has, Held: heldIn(&s)}
 		}
 	}
 	return st

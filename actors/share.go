@@ -35,7 +35,7 @@ func (c *call) cacheKey() cacheKey {
 func (c *call) share() error {
 	key := c.cacheKey()
 	for {
-		found, err := c.e.cache.look(c.ctx, key)
+		found, err := c.e.cache.look(c.ctx, key, c.class)
 		switch {
 		case err != nil:
 			return c.overdue(err)

@@ -323,12 +323,16 @@ func (w *work) attempt(cand subjects.Candidate, place, n int) (resp *wire.Respon
 	if w.ctx.Err() != nil { // the grant came together with the end
 		return nil, context.Cause(w.ctx)
 	}
-	p, refused, err := w.e.accounts.permit(w.ctx, cand.Provider, cand.Model, w.class)
-	switch {
-	case err != nil:
-		return nil, err
-	case refused != nil:
-		return nil, w.pass(cand, refused.reason, routing.HeldError(refused.reason, refused.hold, time.Now()))
+	var p *permit // none for a remote one: the node that hosts it keeps the account
+	if !remote {
+		var refused *refusal
+		p, refused, err = w.e.accounts.permit(w.ctx, cand.Provider, cand.Model, w.class)
+		switch {
+		case err != nil:
+			return nil, err
+		case refused != nil:
+			return nil, w.pass(cand, refused.reason, routing.HeldError(refused.reason, refused.hold, time.Now()))
+		}
 	}
 	defer p.release()
 	w.begin(cand, place)

@@ -244,7 +244,7 @@ func TestSaturation(t *testing.T) {
 	for range 2 {
 		calls.Go(func() {
 			req := ask("hello")
-			req.Task = "mock:latency=1m"
+			req.Task, req.SkipCache = "mock:latency=1m", true
 			_, err := subjects.Call(ctx, node.Client(), subjects.ClassIngestion, req)
 			if subjects.KindOf(err) != subjects.KindCancelled {
 				t.Errorf("the call ended by itself: %v", err)
