@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"hash/crc32"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -63,6 +64,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add(good)
 	f.Add([]byte(`{"id":"a","timestamp":"0001-01-01T00:00:00Z","latency_ms":-1e308,"model":"` + "\xff\xfe" + `"}`))
 	f.Add([]byte(`{"id":"a","ID":"b","input_tokens":9223372036854775807,"cost_usd":-0.5}`))
+	f.Add([]byte(`{"id":"a","run_id":"` + "\xff" + `","attempt_trail":[{"provider":"p","spent":{"model":"m","inputTokens":9223372036854775807,"outputTokens":1,"costUsd":-1}}]}`))
 	f.Add([]byte("[]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := measure(data, nil)
@@ -74,7 +76,8 @@ func FuzzRecord(f *testing.F) {
 			t.Fatalf("%q, %v", row, err)
 		}
 		again, err := measure(row, nil)
-		if err != nil || again.id != m.id || again.ms != m.ms || again.names != m.names || again.counts != m.counts {
+		if err != nil || again.id != m.id || again.ms != m.ms || again.names != m.names || again.counts != m.counts ||
+			!slices.Equal(again.tries, m.tries) || again.spend != m.spend || again.run != m.run || again.batch != m.batch {
 			t.Fatalf("%+v, then %+v, %v", m, again, err)
 		}
 		for i, c := range m.counts {
@@ -82,7 +85,11 @@ func FuzzRecord(f *testing.F) {
 				t.Fatalf("counter %d is %d", i, c)
 			}
 		}
-		for _, n := range []string{m.names.provider, m.names.process, m.names.model} {
+		all := []string{m.names.provider, m.names.process, m.names.model}
+		for _, try := range m.tries {
+			all = append(all, try.names.provider, try.names.model)
+		}
+		for _, n := range all {
 			if n == "" || len(n) > subjects.MaxName || !utf8.ValidString(n) {
 				t.Fatalf("name %q", n)
 			}
