@@ -17,6 +17,9 @@ func (e *Engine) metrics(ctx context.Context) (*subjects.Metrics, error) {
 		out.Providers[id] = info.metrics
 	}
 	var err error
+	if out.Budgets = e.ledger.state(ctx); out.Budgets == nil {
+		out.Budgets = []subjects.BudgetState{}
+	}
 	out.Cache, err = e.cache.metrics(ctx)
 	return out, err
 }

@@ -210,20 +210,9 @@ func (l *ledger) read(ctx context.Context, todo reading) {
 	}
 }
 
-// budgetState is one budget as health shows it. Spent, Reserved and Limit are in
-// its Unit, "usd" or "tokens".
-type budgetState struct {
-	Scope, ID, Unit        string
-	Spent, Reserved, Limit float64
-	// Known says that what was spent before this node's start is counted.
-	Known bool
-	// Waiting counts the calls in line for it.
-	Waiting int
-}
-
 // state lists the total, where it is bounded, and of the other budgets at most
 // maxStates, the last used first; nil when ctx ends first.
-func (l *ledger) state(ctx context.Context) []budgetState {
-	states, _ := ask(ctx, l.sys, l.book, func(r chan<- []budgetState) any { return listBudgets{r} })
+func (l *ledger) state(ctx context.Context) []subjects.BudgetState {
+	states, _ := ask(ctx, l.sys, l.book, func(r chan<- []subjects.BudgetState) any { return listBudgets{r} })
 	return states
 }

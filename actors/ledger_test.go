@@ -105,7 +105,7 @@ func mustRefuse(t *testing.T, l *ledger, e estimate, says ...string) {
 }
 
 // totalState is the total as it is shown.
-func totalState(t *testing.T, l *ledger) budgetState {
+func totalState(t *testing.T, l *ledger) subjects.BudgetState {
 	t.Helper()
 	for _, s := range l.state(context.Background()) {
 		if s.Scope == subjects.BudgetTotal {
@@ -113,7 +113,7 @@ func totalState(t *testing.T, l *ledger) budgetState {
 		}
 	}
 	t.Fatal("no total is shown")
-	return budgetState{}
+	return subjects.BudgetState{}
 }
 
 // budgetGate is a way to keep a budget: the ledger, or a naive control.

@@ -68,7 +68,7 @@ type (
 		left  bool
 	}
 	reconfigured struct{ cfg *config.Config }
-	listBudgets  struct{ reply chan<- []budgetState }
+	listBudgets  struct{ reply chan<- []subjects.BudgetState }
 )
 
 // errNotReady sends a call away to makeReady; it then asks again.

@@ -386,12 +386,12 @@ func shown(u unit, n int64) float64 {
 }
 
 // states lists the budgets that are bounded.
-func (b *book) states() []budgetState {
-	var out []budgetState
+func (b *book) states() []subjects.BudgetState {
+	var out []subjects.BudgetState
 	add := func(s *scope) {
 		for u, m := range s.tallies {
 			if m.limit != config.NoLimit {
-				out = append(out, budgetState{
+				out = append(out, subjects.BudgetState{
 					Scope: s.key.kind, ID: s.key.id, Unit: unitNames[u], Waiting: m.waiting,
 					Known: s.state == scopeKnown,
 					Spent: shown(unit(u), m.spent), Reserved: shown(unit(u), m.reserved), Limit: shown(unit(u), m.limit),

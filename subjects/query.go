@@ -186,6 +186,25 @@ type Metrics struct {
 	Since     Time                       `json:"since"`
 	Providers map[string]ProviderMetrics `json:"providers"`
 	Cache     CacheMetrics               `json:"cache"`
+	// Budgets are those in use on this node: the total first, then the last used.
+	Budgets []BudgetState `json:"budgets"`
+}
+
+// BudgetState is how one budget stands. Spent, Reserved and Limit are in Unit: usd
+// or tokens.
+type BudgetState struct {
+	// Scope is run, batch or total, ID the run's or batch's name, or the period of
+	// the total (2026-12).
+	Scope    string  `json:"scope"`
+	ID       string  `json:"id"`
+	Unit     string  `json:"unit"`
+	Spent    float64 `json:"spent"`
+	Reserved float64 `json:"reserved"`
+	Limit    float64 `json:"limit"`
+	// Known says that what was spent before this node's start is counted.
+	Known bool `json:"known"`
+	// Waiting counts the calls in line for it.
+	Waiting int `json:"waiting"`
 }
 
 // ProviderMetrics counts a provider's attempts on this node.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -41,7 +42,32 @@ func (c *metricsCmd) Run(ctx context.Context, a *app) error {
 		fmt.Fprintln(a.out, "no attempts yet")
 	}
 	a.printLines("", "cache: "+cacheText(&m.Cache))
+	if t := budgetTable(m.Budgets); len(t.rows) > 0 {
+		a.printLines("")
+		a.printLines(t.lines(a.out)...)
+	}
 	return nil
+}
+
+func budgetTable(budgets []subjects.BudgetState) *table {
+	t := &table{columns: []column{
+		{title: "BUDGET"}, {title: "SPENT", right: true}, {title: "RESERVED", right: true}, {title: "LIMIT", right: true},
+		{title: "USED", right: true}, {title: "WAITING", right: true, none: "0", drop: 1},
+	}}
+	for _, b := range budgets {
+		amount := func(n float64) string {
+			if b.Unit == "usd" {
+				return dollars(subjects.USD(math.Round(n * 1e6)))
+			}
+			return count(int64(n)) + " tokens"
+		}
+		used := "–"
+		if b.Limit > 0 {
+			used = percent(b.Spent / b.Limit)
+		}
+		t.add(texts(b.Scope+" "+b.ID, amount(b.Spent), amount(b.Reserved), amount(b.Limit), used, count(int64(b.Waiting)))...)
+	}
+	return t
 }
 
 func metricsTable(m *subjects.Metrics) *table {
