@@ -242,7 +242,7 @@ func partly(usd subjects.USD, unknown, calls int64) string {
 	switch {
 	case unknown == 0:
 		return dollars(usd)
-	case unknown >= calls:
+	case unknown >= calls && usd == 0: // not so when the unknown are failed tries
 		return "unknown"
 	}
 	return dollars(usd) + " + unknown"
