@@ -193,6 +193,8 @@ func TestAnnouncementFaults(t *testing.T) {
 		`{"provider":"a.b","models":["m"]}`:                                          `provider: "a.b" is no name`,
 		`{"provider":"` + strings.Repeat("x", 65) + `","models":["m"]}`:              "1 to 64 characters",
 		`{"provider":"fast","models":["m"]}`:                                         "a meaning of its own",
+		`{"provider":"local","models":["m"]}`:                                        "a meaning of its own",
+		`{"provider":"all","models":["m"]}`:                                          "a meaning of its own",
 		`{"provider":"x"}`:                                                           "models: must be a list",
 		`{"provider":"x","models":[]}`:                                               "names no model",
 		`{"provider":"x","models":{}}`:                                               "names no model",

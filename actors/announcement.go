@@ -105,8 +105,9 @@ func given(fields map[string]json.RawMessage, key string, v any, must string) (b
 	return true, nil
 }
 
-// reservedNames are words that callers write in the place of a provider's name.
-var reservedNames = append([]string{"auto", "sluice", "any"}, subjects.Tiers...)
+// reservedNames are words that callers, or sensitivity.allow, write in the place of a
+// provider's name: as one, it would be let in where they stand.
+var reservedNames = append([]string{"auto", "sluice", "any", "all", "local"}, subjects.Tiers...)
 
 func (a *announcement) readName(fields map[string]json.RawMessage) error {
 	const must = "1 to 64 characters of a-z, 0-9, - and _"

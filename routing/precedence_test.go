@@ -35,7 +35,7 @@ func TestPrecedence(t *testing.T) {
 		{"the model's tier over the task's", nil, Job{Model: "standard", Task: premiumTask}, "standard", public, ""},
 
 		{"TIER over tier, model and task", []string{tier + "standard"}, Job{Tier: "fast", Model: "fast", Task: premiumTask}, "standard", public, "tier forced by SEMANTIC_ANALYSIS_TIER"},
-		{"COST_MODE=budget over tier and task", []string{cost + "budget"}, Job{Tier: "premium", Task: premiumTask}, "fast", "copilot/claude-haiku-4.5 > groq/llama-3.1-8b-instant > dmr/ai/llama3.2:3B-Q4_K_M", "tier forced by SEMANTIC_ANALYSIS_COST_MODE"},
+		{"COST_MODE=budget over tier and task", []string{cost + "budget"}, Job{Tier: "premium", Task: premiumTask}, "fast", "copilot/claude-haiku-4.5 > groq/llama-3.1-8b-instant > dmr/ai/llama3.2:3B-Q4_K_M", "tier forced by cost mode budget"},
 		{"TIER over COST_MODE", []string{cost + "budget", tier + "standard"}, Job{}, "standard", public, "tier forced by SEMANTIC_ANALYSIS_TIER"},
 		{"COST_MODE=quality picks no tier", []string{cost + "quality"}, Job{}, "standard", public, ""},
 		{"a model by name has its own tier", []string{tier + "fast"}, Job{Model: "groq/llama-3.3-70b-versatile"}, "fast", "groq/llama-3.3-70b-versatile > copilot/claude-haiku-4.5 > dmr/ai/llama3.2:3B-Q4_K_M", "tier forced by SEMANTIC_ANALYSIS_TIER"},
@@ -51,7 +51,7 @@ func TestPrecedence(t *testing.T) {
 		{"MODE=local over provider", []string{mode + "local"}, Job{Provider: "groq"}, "standard", "dmr/ai/llama3.2 > ollama/llama3.2", ""},
 		{"MODE=local and a local provider", []string{mode + "local"}, Job{Provider: "ollama"}, "standard", "ollama/llama3.2 > dmr/ai/llama3.2", ""},
 		{"MODE=local over a call for one provider", []string{mode + "local"}, Job{Provider: "groq", Exact: true}, "standard", "", ""},
-		{"MODE=mock over all", []string{mode + "mock", provider + "groq", cost + "budget"}, Job{Provider: "groq", Tier: "premium"}, "fast", "mock/mock-fast", "tier forced by SEMANTIC_ANALYSIS_COST_MODE"},
+		{"MODE=mock over all", []string{mode + "mock", provider + "groq", cost + "budget"}, Job{Provider: "groq", Tier: "premium"}, "fast", "mock/mock-fast", "tier forced by cost mode budget"},
 		{"MODE=mock over a call for one provider", []string{mode + "mock"}, Job{Provider: "groq", Exact: true}, "standard", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

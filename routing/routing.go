@@ -246,7 +246,7 @@ func (d *Decision) pickTier(cfg *config.Config, job *Job, named string) {
 		d.note("tier forced by SEMANTIC_ANALYSIS_TIER")
 	case cfg.CostMode == config.CostBudget:
 		d.Tier = subjects.TierFast
-		d.note("tier forced by SEMANTIC_ANALYSIS_COST_MODE")
+		d.note("tier forced by cost mode budget")
 	case job.Tier != "":
 		d.Tier = job.Tier
 	case named != "":
