@@ -44,6 +44,7 @@ func (c *cache) look(ctx context.Context, key cacheKey, lane string) (looked, er
 		return looked{}, context.Cause(ctx)
 	}
 	s := &seat{key: key, lane: lane, wake: make(chan struct{}, 1)}
+	s.until, _ = ctx.Deadline()
 	c.sys.send(c.pid, s)
 	select {
 	case <-s.wake: // by the actor, or by the carrier of the flight that it gave a seat in
@@ -173,6 +174,9 @@ func (s *seat) take(f *flight) bool {
 		return false
 	}
 	s.flight = f
+	if !s.until.IsZero() {
+		f.until.Store(max(f.until.Load(), s.until.UnixNano()))
+	}
 	return true
 }
 

@@ -52,6 +52,9 @@ type flight struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
+	// until is the latest deadline of all who have taken a seat, in nanoseconds since
+	// 1970; 0 = none has one.
+	until atomic.Int64
 	// opened is what the carrier says of the answer, before its first event.
 	opened atomic.Pointer[opening]
 	// head is where the stream begins; nil once it has grown over the bound.
@@ -172,6 +175,9 @@ func (f *flight) publish(r *flown) {
 	f.wake()
 }
 
+// lasts is until when somebody waits for the flight, unless all leave before.
+func (f *flight) lasts() time.Time { return time.Unix(0, f.until.Load()) }
+
 // result is how the flight ended; nil before that.
 func (f *flight) result() *flown { return f.ended.Load() }
 
@@ -191,11 +197,13 @@ type seat struct {
 	wake chan struct{}
 	left bool
 
-	// The question's: the key, and the answer where there is a kept one.
-	key  cacheKey
-	lane string
-	kept *kept
-	err  error
+	// The question's: the key, the asker's deadline, and the answer where there is a
+	// kept one.
+	key   cacheKey
+	until time.Time
+	lane  string
+	kept  *kept
+	err   error
 }
 
 // next waits for the next event, or the flight's end after the last one: exactly

@@ -43,11 +43,23 @@ func (w *work) hop(ctx context.Context, cand subjects.Candidate, n int) (*wire.R
 	defer gone(nil)
 	stop := w.watchHost(cand.Provider, gone)
 	defer stop()
+	told := w.lasts()
 	resp, err := w.hopOnce(ctx, cand, n)
+	for subjects.KindOf(err) == subjects.KindTimeout && w.outlived(told) { // those who came later wait on
+		told = w.lasts()
+		resp, err = w.hopOnce(ctx, cand, n)
+	}
 	if err != nil && context.Cause(ctx) == errHostGone && w.ctx.Err() == nil {
 		err = &finalError{errHostGone}
 	}
 	return resp, err
+}
+
+// outlived reports whether an attempt that ended by the deadline it was told had
+// less time than those who wait for the work by now.
+func (w *work) outlived(told time.Time) bool {
+	const early = 10 * time.Millisecond // the other node's clock counts whole ones
+	return !w.begun && w.ctx.Err() == nil && time.Until(told) <= early && w.lasts().Sub(told) > early
 }
 
 var errHostGone error = subjects.Errorf(subjects.KindProviderUnavailable, "the node that hosts the provider fell silent")
@@ -105,7 +117,7 @@ func (w *work) hopAsk(cand subjects.Candidate, n int) subjects.Header {
 	if w.hops != "" {
 		h.Set(subjects.HeaderHops, w.hops)
 	}
-	h.Set(subjects.HeaderTimeoutMs, strconv.FormatInt(max(1, time.Until(w.deadline).Milliseconds()), 10))
+	h.Set(subjects.HeaderTimeoutMs, strconv.FormatInt(max(1, time.Until(w.lasts()).Milliseconds()), 10))
 	return h
 }
 

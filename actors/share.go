@@ -54,6 +54,7 @@ func (c *call) share() error {
 // carry starts the work of a flight.
 func (c *call) carry(f *flight) {
 	w := c.newWork(f.ctx)
+	w.latest = f.lasts
 	w.events = func(ev *wire.Event) error { f.event(ev); return nil }
 	w.opened = func(o opening) { f.opened.Store(&o) }
 	c.e.crew.run(func() {

@@ -39,7 +39,10 @@ type work struct {
 
 	deadline time.Time     // of the call that began it
 	timeout  time.Duration // and how long after its arrival that was
-	arrived  time.Time
+	// latest is the latest deadline of those who share the work, which changes as
+	// they come; nil = the deadline's.
+	latest  func() time.Time
+	arrived time.Time
 	// events takes the provider's events on. opened is called before the first.
 	events func(*wire.Event) error
 	opened func(opening)
@@ -304,7 +307,15 @@ func final(err error) bool {
 
 func (w *work) tooLateToRetry(err error) bool {
 	wait := max(w.s.cfg.Retry.BaseDelay, subjects.AsError(err).RetryAfter)
-	return w.ctx.Err() != nil || time.Until(w.deadline) <= wait
+	return w.ctx.Err() != nil || time.Until(w.lasts()) <= wait
+}
+
+// lasts is until when somebody waits for the work.
+func (w *work) lasts() time.Time {
+	if w.latest != nil {
+		return w.latest()
+	}
+	return w.deadline
 }
 
 // attempt waits for the slots, makes one try, and gives the slots back.
@@ -405,9 +416,9 @@ func (w *work) ask(cand subjects.Candidate, n int) (resp *wire.Response, err err
 	defer b.stop()
 	job := &providers.Job{
 		Request: w.req, Model: cand.Model, Attempt: n, CallID: w.id, Class: w.class, Tier: w.route.Tier, Hops: w.onwards(),
-		Opened: func(r *wire.Response) { w.lastResp = r }, Begun: b.begun, Deadline: w.deadline,
+		Opened: func(r *wire.Response) { w.lastResp = r }, Begun: b.begun, Deadline: w.lasts(),
 	}
-	if d, ok := ctx.Deadline(); ok && d.Before(w.deadline) {
+	if d, ok := ctx.Deadline(); ok && d.Before(job.Deadline) {
 		job.Deadline = d
 	}
 	p := w.s.provider(cand.Provider)
