@@ -1,13 +1,16 @@
 package sluice_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	sluice "github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/config"
+	"github.com/sluice-llm/sluice/hooks"
 	"github.com/sluice-llm/sluice/subjects"
 )
 
@@ -304,6 +307,118 @@ func TestCapabilityCollapse(t *testing.T) {
 			v.served("openai", tools)
 			v.served("openai", tools)
 		})
+	})
+}
+
+// TestBudgetUnderAFlood: 1,000 calls at once against a budget for 100, of a
+// provider that takes its time: as many are served as fit, and the others by the
+// local runner; nothing is overrun and nothing is left.
+func TestBudgetUnderAFlood(t *testing.T) {
+	t.Parallel()
+	const cost, limit = 400, 100 * 400 // micro-dollars: 100 tokens in, 10 out, of gpt-5.4
+	edit := func(c *config.Config) { c.Costs.PerRun[config.CostStandard] = limit }
+	virtually(t, []string{"openai", "ollama"}, edit, func(v *virtual) {
+		v.up.on("openai", func(n int, _ *http.Request) (*http.Response, error) {
+			v.pass(time.Duration(n%7+1) * time.Second)
+			return nil, nil
+		})
+		served := make(chan string, 1000)
+		for range cap(served) {
+			go func() {
+				res, err := v.call(func(r *subjects.Request) { r.RunID = "flood" })
+				if err != nil {
+					served <- err.Error()
+					return
+				}
+				served <- res.Provider
+			}()
+		}
+		count := map[string]int{}
+		for range cap(served) {
+			count[<-served]++
+		}
+		if count["openai"] != limit/cost || count["ollama"] != 1000-limit/cost || v.up.count("openai") != limit/cost {
+			t.Errorf("%v", count)
+		}
+		var sum subjects.UsageSummary
+		if err := subjects.Query(v.ctx, v.node.Client(), subjects.QueryUsageSummary, nil, &sum); err != nil || sum.Totals.CostUSD != limit || sum.Totals.Calls != 1000 {
+			t.Errorf("%+v, %v", sum.Totals, err)
+		}
+		synctest.Wait()
+		if n := v.events[subjects.BudgetStatus]; n != 4 {
+			t.Errorf("%d marks were said", n)
+		}
+		v.served("openai")
+	})
+}
+
+// byWord classifies by a word in the text.
+type byWord struct{}
+
+// Classify implements hooks.SensitivityClassifier.
+func (byWord) Classify(_ context.Context, c *hooks.Content) (*hooks.Classification, error) {
+	for _, word := range []string{hooks.Confidential, hooks.Internal} {
+		if strings.Contains(c.Text, word) {
+			return &hooks.Classification{Sensitivity: word}, nil
+		}
+	}
+	return &hooks.Classification{Sensitivity: hooks.Public}, nil
+}
+
+// TestSensitivity: who may see what, and what is seen of it.
+func TestSensitivity(t *testing.T) {
+	t.Parallel()
+	edit := func(c *config.Config) {
+		c.Sensitivity.Allow = map[string][]string{config.Internal: {"openai", "ollama"}, config.Confidential: {config.AllowLocal}}
+	}
+	virtually(t, []string{"groq", "openai", "ollama"}, edit, func(v *virtual) {
+		for word, want := range map[string]string{"public": "groq", "internal": "openai", "confidential": "ollama"} {
+			text := "this is " + word
+			v.served(want, func(r *subjects.Request) { r.Messages[0].Content = subjects.Text(text) })
+			row := recentRows(v.ctx, t, v.node.Client())[0]
+			if hidden := row.PromptPreview == ""; hidden != (word == "confidential") {
+				t.Errorf("%s: the preview is %q", word, row.PromptPreview)
+			}
+		}
+		v.up.on("ollama", broken)
+		_, err := v.call(func(r *subjects.Request) { r.Messages[0].Content = subjects.Text("confidential") })
+		if err == nil || v.up.count("groq") != 1 || v.up.count("openai") != 1 {
+			t.Errorf("%v", err)
+		}
+		if s := v.route(subjects.RouteQuery{Sensitivity: "confidential"}).Summary; !strings.Contains(s, "-> ollama/llama3.2 [") || !strings.Contains(s, "groq skipped: confidential content may go to local providers only") {
+			t.Error(s)
+		}
+	}, sluice.WithSensitivityClassifier(byWord{}))
+}
+
+// TestSharedOutlivesTheFirst: who shares an attempt has its own deadline, and the
+// attempt is tried again for it when the first asker's has passed.
+func TestSharedOutlivesTheFirst(t *testing.T) {
+	t.Parallel()
+	virtually(t, []string{"groq"}, nil, func(v *virtual) {
+		v.up.on("groq", func(n int, r *http.Request) (*http.Response, error) {
+			if n > 1 {
+				return nil, nil // the usual answer
+			}
+			time.Sleep(5 * time.Second)
+			return broken(n, r)
+		})
+		shares := func(timeout int64) func(*subjects.Request) {
+			return func(r *subjects.Request) { r.SkipCache, r.TimeoutMs = false, timeout }
+		}
+		first := make(chan *subjects.Error)
+		go func() {
+			_, err := v.call(shares(2000))
+			first <- err
+		}()
+		v.pass(time.Second)
+		res, err := v.call(shares(60_000))
+		if err != nil || res.Provider != "groq" || v.up.count("groq") != 2 {
+			t.Errorf("%+v, %v", res, err)
+		}
+		if err := <-first; err == nil || err.Kind != subjects.KindTimeout {
+			t.Errorf("the first: %v", err)
+		}
 	})
 }
 

@@ -35,6 +35,7 @@ type virtual struct {
 	data   string
 	node   *sluice.Node
 	events map[string]int
+	opts   []sluice.Option
 }
 
 // fails is how a provider answers its n-th request, from 1; nil = as a model would.
@@ -124,7 +125,7 @@ const inBubble = "SLUICE_TEST_IN_BUBBLE"
 // and server keep timers for all of a process, and those of one bubble are of no
 // use in another. Only the providers named can serve; edit may change the
 // configuration before the node starts. A test has one of it.
-func virtually(t *testing.T, providers []string, edit func(*config.Config), test func(*virtual)) {
+func virtually(t *testing.T, providers []string, edit func(*config.Config), test func(*virtual), opts ...sluice.Option) {
 	t.Helper()
 	if os.Getenv(inBubble) == "" {
 		again := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.timeout", "5m") //nolint:gosec // this program
@@ -135,7 +136,7 @@ func virtually(t *testing.T, providers []string, edit func(*config.Config), test
 		return
 	}
 	synctest.Test(t, func(t *testing.T) {
-		v := &virtual{t: t, up: &upstreams{as: map[string]fails{}, asked: map[string]int{}}, data: t.TempDir(), events: map[string]int{}}
+		v := &virtual{t: t, up: &upstreams{as: map[string]fails{}, asked: map[string]int{}}, data: t.TempDir(), events: map[string]int{}, opts: opts}
 		var cancel context.CancelFunc
 		v.ctx, cancel = context.WithTimeout(context.Background(), 1000*time.Hour)
 		t.Cleanup(cancel)
@@ -165,7 +166,7 @@ func virtually(t *testing.T, providers []string, edit func(*config.Config), test
 
 func (v *virtual) start() {
 	v.t.Helper()
-	v.node = sluicetest.Start(v.t, sluice.WithData(v.data), sluice.WithConfig(v.cfg), sluice.WithTransport(v.up))
+	v.node = sluicetest.Start(v.t, append([]sluice.Option{sluice.WithData(v.data), sluice.WithConfig(v.cfg), sluice.WithTransport(v.up)}, v.opts...)...)
 	if _, err := v.node.Conn().Subscribe("llm.>", func(m *nats.Msg) { v.events[m.Subject]++ }); err != nil {
 		v.t.Fatal(err)
 	}
