@@ -400,7 +400,7 @@ func TestSharedOutlivesTheFirst(t *testing.T) {
 			if n > 1 {
 				return nil, nil // the usual answer
 			}
-			time.Sleep(5 * time.Second)
+			<-time.After(5 * time.Second)
 			return broken(n, r)
 		})
 		shares := func(timeout int64) func(*subjects.Request) {
