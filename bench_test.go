@@ -22,6 +22,7 @@ func BenchmarkCall(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer nc.Close()
+	client := node.Client()
 	msg := func() *subjects.Msg {
 		return &subjects.Msg{
 			Subject: subjects.Complete(subjects.ClassInteractive),
@@ -32,7 +33,7 @@ func BenchmarkCall(b *testing.B) {
 		name string
 		call func() error
 	}{
-		{"local", func() error { _, err := node.Client().Request(context.Background(), msg()); return err }},
+		{"local", func() error { _, err := client.Request(context.Background(), msg()); return err }},
 		{"nats", func() error {
 			m := msg()
 			r, err := nc.RequestMsg(&nats.Msg{Subject: m.Subject, Header: nats.Header(m.Header), Data: m.Data}, nats.DefaultTimeout*10)
