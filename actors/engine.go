@@ -152,7 +152,7 @@ func NewEngine(o Options) *Engine {
 	e.background(func() { e.usage.unspill(e.base) })
 	e.background(func() { e.keepStatus() })
 	e.background(func() { e.every(time.Second, e.watchDisk) })
-	e.background(func() { e.every(time.Hour, func() { o.Store.GC() }) })
+	e.background(func() { e.every(time.Hour, e.tidy) })
 	if o.Interest != nil {
 		e.background(func() { e.watchInboxes() })
 	}
@@ -201,6 +201,13 @@ func (e *Engine) background(f func()) {
 		defer e.work.Done()
 		f()
 	}()
+}
+
+// tidy gives back space in the database and prunes its sums.
+func (e *Engine) tidy() {
+	if err := e.o.Store.GC(); err != nil {
+		e.log.Warn("the usage database could not be tidied", "error", err)
+	}
 }
 
 func (e *Engine) every(d time.Duration, f func()) {
