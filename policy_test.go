@@ -422,4 +422,20 @@ func TestSharedOutlivesTheFirst(t *testing.T) {
 	})
 }
 
+// TestStandInIsNotKept: another provider's answer in place of the one that was
+// asked for by name is given, and not kept.
+func TestStandInIsNotKept(t *testing.T) {
+	t.Parallel()
+	virtually(t, []string{"groq", "openai"}, nil, func(v *virtual) {
+		byName := func(r *subjects.Request) { r.Provider, r.SkipCache = "openai", false }
+		v.up.on("openai", refused)
+		v.served("groq", byName)
+		v.up.on("openai", nil)
+		v.served("openai", byName)
+		if res, err := v.call(byName); err != nil || !res.Cached || res.Provider != "openai" || v.up.count("openai") != 2 || v.up.count("groq") != 1 {
+			t.Errorf("%+v, %v", res, err)
+		}
+	})
+}
+
 func ptr(n int64) *int64 { return &n }

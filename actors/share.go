@@ -63,9 +63,13 @@ func (c *call) carry(f *flight) {
 		defer func() { end.began, end.cand = w.begun, w.lastCand }()
 		defer w.recovered("call", &end.err)
 		end.resp, end.err = w.do()
-		end.keep = end.err == nil && keepable(end.resp)
+		end.keep = end.err == nil && keepable(end.resp) && w.asAsked()
 	})
 }
+
+// asAsked reports whether the provider that was asked for by name has answered, if
+// one was: what another says in its place is not kept, since it may be back.
+func (w *work) asAsked() bool { return w.route.Asked == "" || w.route.Asked == w.lastCand.Provider }
 
 // follow reads a flight to its end. again says that it ended without an answer
 // for this asker, who looks anew.
