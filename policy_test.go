@@ -4,9 +4,12 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	sluice "github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/config"
@@ -436,6 +439,33 @@ func TestStandInIsNotKept(t *testing.T) {
 			t.Errorf("%+v, %v", res, err)
 		}
 	})
+}
+
+// TestProvidersOwnBudget: a provider that says its budget is used up, as another
+// Sluice does, is followed by none that costs money.
+func TestProvidersOwnBudget(t *testing.T) {
+	t.Parallel()
+	node := bare(t)
+	broke := outsider(t, node, "broke", func(p *program, m *nats.Msg) {
+		body := []byte(`{"error":{"kind":"BUDGET_EXCEEDED","message":"nothing is left"}}`)
+		_ = p.nc.PublishMsg(&nats.Msg{Subject: m.Reply, Header: nats.Header{subjects.HeaderErrorCode: {"402"}, subjects.HeaderError: {"no"}}, Data: body})
+	})
+	var metered atomic.Int64
+	paid := outsider(t, node, "paid", func(p *program, m *nats.Msg) { metered.Add(1); reverse(p, m) })
+	_, _ = broke.announce(`"models":["b"]`), paid.announce(reverseModels)
+	until(t, node, "both", func(h *subjects.Health) bool { return h.Providers["broke"].Available && h.Providers["paid"].Available })
+	req := ask("hello")
+	req.Provider = "broke"
+	if _, err := subjects.Call(t.Context(), node.Client(), subjects.ClassInteractive, req); subjects.KindOf(err) != subjects.KindBudgetExceeded || metered.Load() != 0 {
+		t.Errorf("%v; the metered one was asked %d times", err, metered.Load())
+	}
+	local := outsider(t, node, "mine", reverse)
+	_ = local.announce(reverseModels + `,"local":true`)
+	until(t, node, "the local one", available("mine"))
+	res, err := subjects.Call(t.Context(), node.Client(), subjects.ClassInteractive, req)
+	if err != nil || res.Provider != "mine" || metered.Load() != 0 {
+		t.Errorf("%+v, %v; the metered one was asked %d times", res, err, metered.Load())
+	}
 }
 
 func ptr(n int64) *int64 { return &n }

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"runtime/debug"
@@ -143,7 +144,8 @@ func (w *work) advances(err error, e *subjects.Error) bool {
 	if errors.As(err, &p) {
 		return true
 	}
-	if e.Kind == subjects.KindBudgetExceeded {
+	if e.Kind == subjects.KindBudgetExceeded { // also one of the provider's own
+		w.freeOnly = cmp.Or(e.Message, "a budget is used up")
 		return w.s.cfg.Costs.Fallback
 	}
 	return w.s.cfg.FallbackOn[e.Kind]

@@ -50,7 +50,7 @@ func (b *texts) walk(v gjson.Result) {
 		b.add(v.Str)
 		return
 	case v.IsObject():
-		if kind := v.Get("type").Str; kind != "" && kind != "text" && (v.Get(kind).IsObject()) && kind != "function" {
+		if kind := v.Get("type").Str; kind != "" && kind != "text" && v.Get(kind).IsObject() && kind != "function" {
 			b.attachments++
 		}
 	}

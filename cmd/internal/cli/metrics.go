@@ -51,8 +51,12 @@ func (c *metricsCmd) Run(ctx context.Context, a *app) error {
 
 func budgetTable(budgets []subjects.BudgetState) *table {
 	t := &table{columns: []column{
-		{title: "BUDGET"}, {title: "SPENT", right: true}, {title: "RESERVED", right: true}, {title: "LIMIT", right: true},
-		{title: "USED", right: true}, {title: "WAITING", right: true, none: "0", drop: 1},
+		{title: "BUDGET"},
+		{title: "SPENT", right: true},
+		{title: "RESERVED", right: true},
+		{title: "LIMIT", right: true},
+		{title: "USED", right: true},
+		{title: "WAITING", right: true, none: "0", drop: 1},
 	}}
 	for _, b := range budgets {
 		amount := func(n float64) string {
