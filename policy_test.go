@@ -441,6 +441,21 @@ func TestStandInIsNotKept(t *testing.T) {
 	})
 }
 
+// TestOnlyKindsOfFallbackOnAdvance: a kind that is not among them ends the call, also
+// when the breaker opens between two of its tries.
+func TestOnlyKindsOfFallbackOnAdvance(t *testing.T) {
+	t.Parallel()
+	none := func(c *config.Config) { c.FallbackOn, c.Breaker.Threshold = nil, 2 }
+	virtually(t, []string{"groq", "openai"}, none, func(v *virtual) {
+		v.up.on("groq", broken)
+		_, err := v.call()
+		if err == nil || err.Kind != subjects.KindProvider || v.up.count("groq") != 2 || v.up.count("openai") != 0 {
+			t.Errorf("%v", err)
+		}
+		v.served("openai") // the breaker leaves groq out before it is asked
+	})
+}
+
 // TestProvidersOwnBudget: a provider that says its budget is used up, as another
 // Sluice does, is followed by none that costs money.
 func TestProvidersOwnBudget(t *testing.T) {

@@ -279,7 +279,7 @@ func (w *work) tryAgain(cand subjects.Candidate, place int, resp *wire.Response,
 		again, failed := w.try(cand, place, x.Retries())
 		var p *passedBy
 		if errors.As(failed, &p) { // its breaker opened meanwhile: what it said stands
-			return resp, &finalError{&passedBy{err}}
+			return resp, &finalError{err}
 		}
 		resp, err = again, failed
 		return resp, err
