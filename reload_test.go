@@ -206,3 +206,49 @@ func TestReloadAddsAProvider(t *testing.T) {
 		t.Errorf("a provider that is gone: %v", err)
 	}
 }
+
+// TestReloadForgetsWhatBeganBefore: a call that was still being classified when the
+// cache was cleared for an edit leaves nothing of the old configuration there.
+func TestReloadForgetsWhatBeganBefore(t *testing.T) {
+	t.Parallel()
+	up := fakeopenai.New().Start(t)
+	yaml := func(model string) string {
+		return "providers:\n  openai:\n    models: {standard: " + model + "}\nprovider_priority: {standard: [openai]}\nhooks: {sensitivity: {timeoutMs: 60000}}\n"
+	}
+	r := newReloading(t, yaml("gpt-old"), "OPENAI_API_KEY=sk-1", "LLM_BASE_URL_OPENAI="+up.BaseURL())
+	asked := make(chan *nats.Msg, 10)
+	if _, err := r.nc.ChanSubscribe("llm.hook.sensitivity", asked); err != nil || r.nc.Flush() != nil {
+		t.Fatal(err)
+	}
+	public := func(m *nats.Msg) { _ = m.Respond([]byte(`{"sensitivity":"public"}`)) }
+	call := func() (string, error) {
+		req := ask("the same")
+		req.SkipCache = false
+		res, err := subjects.Call(r.ctx, r.node.Client(), subjects.ClassInteractive, req)
+		if err != nil {
+			return "", err
+		}
+		return res.ModelRaw, nil
+	}
+	first := make(chan string, 1)
+	go func() {
+		model, err := call()
+		if err != nil {
+			model = err.Error()
+		}
+		first <- model
+	}()
+	m := <-asked
+	r.write(yaml("gpt-new"))
+	if e := r.event(); !e.OK {
+		t.Fatalf("%+v", e)
+	}
+	public(m)
+	if got := <-first; got != "gpt-old" {
+		t.Errorf("the call that had begun got %s", got)
+	}
+	go func() { public(<-asked) }()
+	if got, err := call(); err != nil || got != "gpt-new" {
+		t.Errorf("the next call got %s, %v", got, err)
+	}
+}

@@ -63,13 +63,17 @@ func (c *call) carry(f *flight) {
 		defer func() { end.began, end.cand = w.begun, w.lastCand }()
 		defer w.recovered("call", &end.err)
 		end.resp, end.err = w.do()
-		end.keep = end.err == nil && keepable(end.resp) && w.asAsked()
+		end.keep = end.err == nil && keepable(end.resp) && w.asAsked() && w.inForce()
 	})
 }
 
 // asAsked reports whether the provider that was asked for by name has answered, if
 // one was: what another says in its place is not kept, since it may be back.
 func (w *work) asAsked() bool { return w.route.Asked == "" || w.route.Asked == w.lastCand.Provider }
+
+// inForce reports whether the configuration that the work began with still holds.
+// The cache was cleared when it changed; nothing of before is kept after that.
+func (w *work) inForce() bool { return w.s.cfg == w.e.Config() }
 
 // follow reads a flight to its end. again says that it ended without an answer
 // for this asker, who looks anew.
