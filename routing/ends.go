@@ -83,8 +83,10 @@ type ending struct {
 	held, limits bool
 	overBudget   bool
 	incapable    bool
-	// absent: nobody was left out for anything but the mode and not being there.
+	// absent: nobody was left out for anything but the mode and not being there;
+	// missing: one was for not being there.
 	absent  bool
+	missing bool
 	soonest time.Duration // 0 = not known
 }
 
@@ -92,7 +94,9 @@ func endOf(d *Decision, now time.Time) *ending {
 	end := &ending{limits: true, overBudget: d.overBudget, incapable: d.incapable, absent: true}
 	for i := range d.Skipped {
 		s := &d.Skipped[i]
-		end.absent = end.absent && (s.Reason == ReasonMode || s.Reason == ReasonUnavailable || s.Reason == ReasonNotHosted)
+		missing := s.Reason == ReasonUnavailable || s.Reason == ReasonNotHosted
+		end.absent = end.absent && (s.Reason == ReasonMode || missing)
+		end.missing = end.missing || missing
 		end.passedBy(s.Provider, s.Reason, s.Detail)
 	}
 	if !d.RetryAt.IsZero() {
@@ -194,7 +198,7 @@ func (end *ending) message(d *Decision) string {
 	switch {
 	case why == "":
 		return "no provider can serve this call (tier " + d.Tier + "): none stands in its provider_priority"
-	case d.mode == config.ModeLocal && end.absent:
+	case d.mode == config.ModeLocal && end.absent && end.missing:
 		return "mode is local and no local runner answers: " + localRemedy + ". " + why
 	}
 	return "no provider can serve this call (tier " + d.Tier + "): " + why

@@ -156,6 +156,20 @@ func TestNoLocalRunner(t *testing.T) {
 	}
 }
 
+// TestForcedOutOfTheMode: where SEMANTIC_ANALYSIS_PROVIDER names one that the mode
+// leaves out, no runner is missing, and none is to be started.
+func TestForcedOutOfTheMode(t *testing.T) {
+	t.Parallel()
+	r := New(load(t, "SEMANTIC_ANALYSIS_MODE=local", "SEMANTIC_ANALYSIS_PROVIDER=openai"))
+	d, err := r.Resolve(with("openai", "dmr", "ollama"), &Job{Privacy: "local"}, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := NoProvider(d); strings.Contains(e.Message, "Docker") || !strings.Contains(e.Message, "openai: mode is local") {
+		t.Error(e)
+	}
+}
+
 // TestChainEnd: how a call ends whose candidates all failed or were passed by.
 func TestChainEnd(t *testing.T) {
 	t.Parallel()
