@@ -136,7 +136,7 @@ func (l *ledger) reserve(ctx context.Context, e estimate) (*reserved, error) {
 				continue
 			}
 		}
-		r.settle(nil, subjects.Usage{}) // a grant that arrives for a caller who has gone is given back
+		r.settle(nil, subjects.Usage{}, false) // a grant that arrives for a caller who has gone is given back
 		return nil, err
 	}
 }
@@ -157,11 +157,11 @@ type reserved struct {
 }
 
 // settle gives the reservation back and counts what the call spent. cost nil is
-// not known and counts as 0. Only the first call of it has an effect; on a nil
-// reservation there is none.
-func (r *reserved) settle(cost *subjects.USD, tokens subjects.Usage) {
+// not known and counts as 0; whole says that there was an answer. Only the first
+// call of it has an effect; on a nil reservation there is none.
+func (r *reserved) settle(cost *subjects.USD, tokens subjects.Usage, whole bool) {
 	if r != nil {
-		m := &settlement{r: r, known: cost != nil, tokens: tokens}
+		m := &settlement{r: r, known: cost != nil, tokens: tokens, whole: whole}
 		if cost != nil {
 			m.cost = *cost
 		}

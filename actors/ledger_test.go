@@ -79,7 +79,7 @@ func evenCall(input, bound int64) estimate {
 // pay settles a reservation with what tokens of custom/even cost.
 func pay(r *reserved, input, output int64) {
 	cost := subjects.USD(input + output)
-	r.settle(&cost, subjects.Usage{InputTokens: input, OutputTokens: output, TotalTokens: input + output})
+	r.settle(&cost, subjects.Usage{InputTokens: input, OutputTokens: output, TotalTokens: input + output}, true)
 }
 
 func mustReserve(t *testing.T, l *ledger, e estimate) *reserved {

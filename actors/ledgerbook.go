@@ -31,6 +31,7 @@ type (
 		cost   subjects.USD
 		known  bool // the cost is
 		tokens subjects.Usage
+		whole  bool // the answer is
 	}
 	overAsk struct {
 		bill

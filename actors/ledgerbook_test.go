@@ -64,10 +64,10 @@ func TestWaitsAndRefuses(t *testing.T) {
 		}
 		mustRefuse(t, l, evenCall(20, 1))
 		third := mustReserve(t, l, evenCall(10, 10))
-		third.settle(nil, subjects.Usage{}) // failed: spent nothing
+		third.settle(nil, subjects.Usage{}, false) // failed: spent nothing
 		pay(mustReserve(t, l, evenCall(10, 10)), 10, 10)
 		mustRefuse(t, l, evenCall(1, 1), "the total budget is used up: $0.000102 spent of $0.000102", "raise that limit")
-		(*reserved)(nil).settle(nil, subjects.Usage{})
+		(*reserved)(nil).settle(nil, subjects.Usage{}, false)
 	})
 }
 
@@ -122,8 +122,8 @@ func TestUnknownPrice(t *testing.T) {
 		e.model = "nobody-noted-it"
 		for range 3 {
 			r := mustReserve(t, l, e)
-			defer r.settle(nil, subjects.Usage{})
-			mustReserve(t, l, e).settle(nil, subjects.Usage{InputTokens: 7, OutputTokens: 7})
+			defer r.settle(nil, subjects.Usage{}, false)
+			mustReserve(t, l, e).settle(nil, subjects.Usage{InputTokens: 7, OutputTokens: 7}, true)
 		}
 		e.model = "gratis"
 		pay(mustReserve(t, l, e), 0, 0)
@@ -344,8 +344,8 @@ func (h *ledgerHammer) run(ctx context.Context, c *ledgerCall, in, out int64) {
 		in, out = 0, 0
 	}
 	cost := subjects.USD(in + out)
-	r.settle(&cost, subjects.Usage{InputTokens: in, OutputTokens: out})
-	r.settle(&cost, subjects.Usage{InputTokens: in, OutputTokens: out})
+	r.settle(&cost, subjects.Usage{InputTokens: in, OutputTokens: out}, true)
+	r.settle(&cost, subjects.Usage{InputTokens: in, OutputTokens: out}, true)
 	h.note(c, func() {
 		c.state = callOver
 		for _, name := range c.names(h.cfg) {

@@ -104,8 +104,9 @@ func (l *lesson) add(s sample) {
 	}
 }
 
-// learn takes a settled call as a sample. One that spent nothing, and one whose
-// tokens nobody counted and that brought no answer, teach nothing.
+// learn takes a settled call as a sample. One that spent nothing teaches nothing,
+// nor does one that was cut off before its tokens were counted: an estimate of the
+// part that came says neither what prompts cost nor how long answers are.
 func (b *book) learn(r *reserved, m *settlement, now time.Time) {
 	u := &m.tokens
 	if u.InputTokens|u.OutputTokens|u.CacheReadTokens|u.CacheWriteTokens == 0 {
@@ -117,7 +118,7 @@ func (b *book) learn(r *reserved, m *settlement, now time.Time) {
 		b.log.Warn("a call's cost is not known: budgets count it as 0 (prices has no price for the model, or none for cached tokens)",
 			"provider", r.provider, "model", r.model)
 	}
-	if u.Estimated && u.OutputTokens == 0 {
+	if u.Estimated && !m.whole {
 		return
 	}
 	s := sample{

@@ -94,6 +94,36 @@ func TestEstimates(t *testing.T) {
 	}
 }
 
+// TestWhatWasCutOffTeachesNothing: a stream that broke off before its tokens were
+// counted says nothing of the model: the calls after it must not be let in as if
+// prompts cost no more than they seem to.
+func TestWhatWasCutOffTeachesNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		estimated, whole bool
+		samples          int
+	}{
+		"counted and whole":                 {false, true, 1},
+		"estimated and whole":               {true, true, 1},
+		"counted, of no use to the caller":  {false, false, 1},
+		"estimated from the part that came": {true, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, _ := testLedger(t, testBudgets(t, 100_000), nil)
+			cost := subjects.USD(15)
+			mustReserve(t, l, evenCall(10, 100)).settle(&cost, subjects.Usage{InputTokens: 10, OutputTokens: 5, TotalTokens: 15, Estimated: c.estimated}, c.whole)
+			first := mustReserve(t, l, evenCall(10, 100))
+			defer first.settle(nil, subjects.Usage{}, false)
+			want := 110.0 / 1e6
+			if c.samples == 0 {
+				want = 100_000.0 / firstShare / 1e6
+			}
+			if got := l.state(t.Context())[0].Reserved; got != want {
+				t.Errorf("%v reserved, want %v", got, want)
+			}
+		})
+	}
+}
+
 // TestLessonsAreBounded: a model that nobody uses any more makes room.
 func TestLessonsAreBounded(t *testing.T) {
 	b := newBook(testBudgets(t, 100), ledgerOptions{})

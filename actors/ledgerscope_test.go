@@ -198,7 +198,7 @@ func TestInLineAtMidnight(t *testing.T) {
 		held := mustReserve(t, l, evenCall(90, 1))
 		got, failed := reserveAside(context.Background(), l, evenCall(10, 1))
 		pass(24 * time.Hour)
-		held.settle(nil, subjects.Usage{})
+		held.settle(nil, subjects.Usage{}, false)
 		synctest.Wait()
 		if len(got) != 0 || subjects.KindOf(<-failed) != subjects.KindBudgetExceeded {
 			t.Error("granted 11 although 99 of 100 were spent by others")
@@ -275,7 +275,7 @@ func TestReaderLeaves(t *testing.T) {
 		if took := time.Since(start); took != loadTime {
 			t.Errorf("granted after %v", took)
 		}
-		r.settle(nil, subjects.Usage{})
+		r.settle(nil, subjects.Usage{}, false)
 		sums.set(nil, false)
 		pass(readAgain)
 		ctx, cancel := context.WithCancel(context.Background())

@@ -236,11 +236,13 @@ func (w *work) tryProvider(cand subjects.Candidate, place int) (*wire.Response, 
 		return nil, err
 	}
 	w.bill = spending{}
-	defer func() { r.settle(w.bill.cost, w.bill.usage) }()
+	whole := false
+	defer func() { r.settle(w.bill.cost, w.bill.usage, whole) }()
 	resp, err := w.try(cand, place, 0)
 	if w.s.worthRetrying(err) {
-		return w.tryAgain(cand, place, resp, err)
+		resp, err = w.tryAgain(cand, place, resp, err)
 	}
+	whole = err == nil
 	return resp, err
 }
 
