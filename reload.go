@@ -3,6 +3,7 @@ package sluice
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,6 +31,8 @@ type reloader struct {
 	quit    chan struct{}
 	stopped chan struct{}
 	broken  bool // the last edit was, and has been told
+	// seen is what the file was when its folder last changed; nil = not there.
+	seen os.FileInfo
 }
 
 type reloadAsk struct {
@@ -78,6 +81,7 @@ func (r *reloader) start() {
 			r.n.log.Warn("edits of the configuration are not noticed; ask for a reload (llm.admin.reload)", "error", err)
 		} else {
 			edits, faults = w.Events, w.Errors
+			r.look()
 		}
 	}
 	go func() {
@@ -100,10 +104,11 @@ func (r *reloader) run(edits <-chan fsnotify.Event, faults <-chan error) {
 	again := false // it was broken at the last look
 	for {
 		select {
-		case <-edits:
-			// Any change in the folder: the file may be a link to one that is replaced.
-			again = false
-			settle.Reset(settleTime)
+		case ev := <-edits:
+			if r.concerns(ev) {
+				again = false
+				settle.Reset(settleTime)
+			}
 		case <-settle.C:
 			_, err := r.reload(context.Background(), again)
 			if err != nil && !again {
@@ -119,6 +124,27 @@ func (r *reloader) run(edits <-chan fsnotify.Event, faults <-chan error) {
 			return
 		}
 	}
+}
+
+// concerns reports whether a change in the folder is one of the file: by its name,
+// or because it is a link, perhaps over several, that now leads to another file.
+// All else in the folder, such as a log that is written there all the time, must
+// not keep an edit from settling.
+func (r *reloader) concerns(ev fsnotify.Event) bool {
+	before := r.seen
+	r.look()
+	if filepath.Base(ev.Name) == filepath.Base(r.n.o.configFile) {
+		return true
+	}
+	if before == nil || r.seen == nil {
+		return before != r.seen
+	}
+	return !os.SameFile(before, r.seen) || !before.ModTime().Equal(r.seen.ModTime()) || before.Size() != r.seen.Size()
+}
+
+// look notes what the file is now.
+func (r *reloader) look() {
+	r.seen, _ = os.Stat(r.n.o.configFile) // nil when it is not there
 }
 
 // reload reads the file and takes it over. A fault is told where say is set.

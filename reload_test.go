@@ -252,3 +252,60 @@ func TestReloadForgetsWhatBeganBefore(t *testing.T) {
 		t.Errorf("the next call got %s, %v", got, err)
 	}
 }
+
+// TestReloadInABusyFolder: a log that is written all the time beside the file does
+// not keep its edits from being noticed, and neither does a link stand in the way
+// that leads to another file from then on, as those of Kubernetes' volumes do.
+func TestReloadInABusyFolder(t *testing.T) {
+	t.Parallel()
+	r := newReloading(t, "default_tier: fast\n", "OPENAI_API_KEY=sk-1")
+	dir := filepath.Dir(r.file)
+	ctx, stop := context.WithCancel(r.ctx)
+	written := make(chan error, 1)
+	go func() {
+		every := time.NewTicker(20 * time.Millisecond)
+		defer every.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				written <- nil
+				return
+			case at := <-every.C:
+				if err := os.WriteFile(filepath.Join(dir, "node.log"), []byte(at.String()), 0o600); err != nil {
+					written <- err
+					return
+				}
+			}
+		}
+	}()
+	r.write("default_tier: standard\n")
+	if e := r.event(); !e.OK {
+		t.Fatalf("%+v", e)
+	}
+	volume := func(name, yaml string) {
+		t.Helper()
+		data := filepath.Join(dir, name)
+		if err := errors.Join(os.Mkdir(data, 0o700), os.WriteFile(filepath.Join(data, "c.yaml"), []byte(yaml), 0o600),
+			os.Symlink(name, data+".link"), os.Rename(data+".link", filepath.Join(dir, "..data"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	volume("one", "default_tier: premium\n")
+	if err := errors.Join(os.Symlink(filepath.Join("..data", "c.yaml"), r.file+"~"), os.Rename(r.file+"~", r.file)); err != nil {
+		t.Fatal(err)
+	}
+	if e := r.event(); !e.OK {
+		t.Fatalf("%+v", e)
+	}
+	volume("two", "default_tier: fast\n")
+	if e := r.event(); !e.OK {
+		t.Fatalf("%+v", e)
+	}
+	if chain := r.chain(subjects.RouteQuery{}); !strings.HasPrefix(chain, "openai/gpt-5.4-mini") {
+		t.Error(chain)
+	}
+	stop()
+	if err := <-written; err != nil {
+		t.Error(err)
+	}
+}
