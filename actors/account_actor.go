@@ -57,6 +57,9 @@ type account struct {
 	quota   *quota
 	windows windows
 	meter   attemptMeter
+	// refused says that the provider was announced as one that refuses our
+	// credentials.
+	refused bool
 
 	// withheld is what the windows hold back; wake is set for the end of the first.
 	withheld map[string]routing.Hold
@@ -76,6 +79,7 @@ func newAccount(sys *system, provider string, o *accountOptions, ref *accountRef
 	if err := a.restored(saved, now); err != nil {
 		sys.log.Warn("what was saved of an account cannot be read and is left out", "provider", provider, "error", err)
 	}
+	a.refused = !a.breaker.closed() && a.breaker.reason == subjects.KindAuth
 	a.held = a.breaker.hold().On || a.quota.account != nil || len(a.quota.models) > 0
 	return a
 }
@@ -184,7 +188,24 @@ func (a *account) settleBreaker(p *permit, o *outcome, now time.Time) {
 	if a.breaker.hold() != before {
 		a.held = true
 		a.sayBreaker(from, a.breaker.state(now), now)
+		a.sayCredentials(o.err, now)
 	}
+}
+
+// sayCredentials says that the account's credentials fail, once, and that they are
+// taken again: falling through to a metered account must not be quiet.
+func (a *account) sayCredentials(err *subjects.Error, now time.Time) {
+	ev := &providerStatusEvent{Provider: a.provider, At: subjects.Time{Time: now}}
+	switch {
+	case !a.refused && err != nil && err.Kind == subjects.KindAuth:
+		ev.Reason = err.Message
+	case a.refused && a.breaker.closed():
+		ev.Available = true
+	default:
+		return
+	}
+	a.refused = !a.refused
+	a.emit(subjects.ProviderStatus(a.provider), ev)
 }
 
 func (a *account) sayBreaker(from, to string, now time.Time) {

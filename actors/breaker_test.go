@@ -2,7 +2,9 @@ package actors
 
 import (
 	"context"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-llm/sluice/routing"
@@ -297,6 +299,42 @@ func TestBreakerReconfigured(t *testing.T) {
 		defer cancel()
 		if info, err := b.info(ctx, "never asked"); err != nil || info.breaker.State != subjects.BreakerClosed {
 			t.Errorf("%+v, %v", info, err)
+		}
+	})
+}
+
+// TestCredentialsAreSaidOnce: that they fail is said when it is found out, and that
+// they are taken again; neither for each attempt, nor again after a restart.
+func TestCredentialsAreSaidOnce(t *testing.T) {
+	t.Parallel()
+	statuses := func(b *bank) (out []bool) {
+		synctest.Wait()
+		for _, e := range b.said() {
+			if ev, ok := e.(*providerStatusEvent); ok {
+				out = append(out, ev.Available)
+			}
+		}
+		return out
+	}
+	bubble(t, func(t *testing.T, b *bank) {
+		one, two := b.take(), b.take()
+		one.done(failed(subjects.KindAuth))
+		two.done(failed(subjects.KindAuth))
+		if got := statuses(b); !slices.Equal(got, []bool{false}) {
+			t.Errorf("two refusals are said as %v", got)
+		}
+		time.Sleep(time.Minute)
+		b.try(failed(subjects.KindAuth))
+		b = b.reopened(bankConfig())
+		time.Sleep(2 * time.Minute)
+		b.try(failed(subjects.KindProvider))
+		time.Sleep(4 * time.Minute)
+		if got := statuses(b); got != nil {
+			t.Errorf("no change is said as %v", got)
+		}
+		b.try(served, served)
+		if got := statuses(b); !slices.Equal(got, []bool{true}) {
+			t.Errorf("a success is said as %v", got)
 		}
 	})
 }

@@ -189,15 +189,12 @@ func (w *work) recovered(where string, err *error) {
 	}
 }
 
-// sayRefused says that an account's credentials fail: falling through to a
-// metered one must not be quiet. The breaker opens at once, so this is once for
-// each time that it does.
+// sayRefused logs that an account's credentials fail. The event is the account's
+// to send (account_actor.go).
 func (w *work) sayRefused(e *subjects.Error) {
-	if e.Kind != subjects.KindAuth {
-		return
+	if e.Kind == subjects.KindAuth {
+		w.e.log.Warn("credentials refused", "provider", e.Provider, "call", w.id, "reason", e.Message)
 	}
-	w.e.log.Warn("credentials refused", "provider", e.Provider, "call", w.id, "reason", e.Message)
-	w.e.o.Emit(subjects.ProviderStatus(e.Provider), &providerStatusEvent{Provider: e.Provider, Reason: e.Message, At: subjects.Time{Time: time.Now()}})
 }
 
 // until gives an error that says nothing of when to try again the time until which
