@@ -147,7 +147,7 @@ func (f *flight) copyBytes(b []byte) []byte {
 	case len(b) > maxBytes/2:
 		f.size += int64(len(b))
 		return bytes.Clone(b)
-	case len(b) > cap(f.bytes)-len(f.bytes):
+	case f.bytes == nil || len(b) > cap(f.bytes)-len(f.bytes):
 		f.bytes = make([]byte, 0, max(len(b), min(max(minBytes, 2*cap(f.bytes)), maxBytes)))
 		f.size += int64(cap(f.bytes))
 	}
@@ -211,6 +211,7 @@ type seat struct {
 // that is there already goes before it.
 func (s *seat) next(ctx context.Context) (ev *wire.Event, end *flown, err error) {
 	for {
+		end := s.flight.ended.Load() // before the events: all are linked before the end
 		if n := s.at.Load(); n != nil {
 			if ctx.Err() != nil {
 				return nil, nil, context.Cause(ctx)
@@ -218,10 +219,7 @@ func (s *seat) next(ctx context.Context) (ev *wire.Event, end *flown, err error)
 			s.at = &n.next
 			return &n.ev, nil, nil
 		}
-		if end := s.flight.ended.Load(); end != nil {
-			if s.at.Load() != nil { // linked since
-				continue
-			}
+		if end != nil {
 			return nil, end, nil
 		}
 		select {
