@@ -97,8 +97,10 @@ func (l *ledger) over(ctx context.Context, b bill) (freeOnly, localOnly string, 
 type estimate struct {
 	bill
 	provider, model, account string
-	local                    bool
-	inputTokens, maxTokens   int64
+	// class is who waits: interactive calls stand in line before the others.
+	class                  string
+	local                  bool
+	inputTokens, maxTokens int64
 }
 
 // counts says what of a call counts: cost on metered accounts, tokens wherever

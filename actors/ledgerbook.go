@@ -83,7 +83,8 @@ func (v *visit) fail(err error)    { trySend(v.reply, reading{err: err}) }
 // cost, tokens or both (its tallies). spent + reserved stays within the limit as
 // long as no call spends more than was reserved for it.
 //
-// Calls that do not fit because of what others have reserved wait in one line.
+// Calls that do not fit because of what others have reserved wait in one line,
+// interactive ones before the others: people do not wait for batches here either.
 // A call waits for all its scopes at once and holds nothing meanwhile, so there
 // is no deadlock. One that does not fit stands before all later ones that need a
 // tally which it lacks room in: nobody is overtaken where it matters, and calls
@@ -101,7 +102,9 @@ type book struct {
 	periodEnd time.Time
 	// recent has the scopes, the last used first, without the total.
 	recent *list.List
-	line   *list.List // of *reserved
+	line   *list.List // of *reserved: interactive calls, then the others
+	// lastFirst is the last interactive one in line; nil = there is none.
+	lastFirst *list.Element
 	// look counts the times that the line was looked at from its head.
 	look    uint64
 	lessons map[modelKey]*lesson
@@ -153,14 +156,38 @@ func (b *book) enter(r *reserved, now time.Time) {
 	}
 	wants := b.wants(r)
 	if !b.refuses(r, &wants) && (b.isBehind(r) || !b.fits(r, &wants)) {
-		r.state, r.place = reservedWaiting, b.line.PushBack(r)
+		r.state = reservedWaiting
+		b.enterLine(r)
 		b.noteWaiting(r, 1, now)
 	}
 }
 
+// enterLine puts a reservation behind those of its class that are there.
+func (b *book) enterLine(r *reserved) {
+	switch {
+	case !r.isFirst():
+		r.place = b.line.PushBack(r)
+		return
+	case b.lastFirst == nil:
+		r.place = b.line.PushFront(r)
+	default:
+		r.place = b.line.InsertAfter(r, b.lastFirst)
+	}
+	b.lastFirst = r.place
+}
+
+// isFirst reports whether the reservation stands before those of other classes.
+func (r *reserved) isFirst() bool { return r.class == subjects.ClassInteractive }
+
 // noteWaiting notes that a reservation waits (n = 1) or does not wait any more (-1).
 func (b *book) noteWaiting(r *reserved, n int, now time.Time) {
-	r.eachTally(func(_ *scope, _ unit, m *tally) bool { m.waiting += n; return true })
+	r.eachTally(func(_ *scope, _ unit, m *tally) bool {
+		m.waiting += n
+		if r.isFirst() {
+			m.waitingFirst += n
+		}
+		return true
+	})
 	for _, s := range r.scopes {
 		if s != nil {
 			s.users += n
@@ -185,7 +212,10 @@ func (r *reserved) eachTally(f func(*scope, unit, *tally) bool) {
 
 // isBehind reports whether an earlier reservation waits for a tally of r.
 func (b *book) isBehind(r *reserved) (behind bool) {
-	r.eachTally(func(_ *scope, _ unit, m *tally) bool { behind = m.lacking == b.look; return !behind })
+	r.eachTally(func(_ *scope, _ unit, m *tally) bool {
+		behind = m.lacking == b.look && (m.waitingFirst > 0 || !r.isFirst())
+		return !behind
+	})
 	return behind
 }
 
@@ -278,6 +308,11 @@ func (b *book) allLack(r *reserved) (all bool) {
 }
 
 func (b *book) leaveLine(r *reserved, now time.Time) {
+	if r.place == b.lastFirst {
+		if b.lastFirst = r.place.Prev(); b.lastFirst != nil && !b.lastFirst.Value.(*reserved).isFirst() {
+			b.lastFirst = nil
+		}
+	}
 	b.line.Remove(r.place)
 	r.place = nil
 	b.noteWaiting(r, -1, now)

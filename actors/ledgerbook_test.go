@@ -552,3 +552,47 @@ func BenchmarkLedgerLine(b *testing.B) {
 	cancel()
 	calls.Wait()
 }
+
+// TestPeopleFirst: an interactive call does not wait behind a batch for a budget,
+// only behind other interactive ones.
+func TestPeopleFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := testLedger(t, testBudgets(t, 102), nil)
+		teach(t, l)
+		class := func(name string, n int64) estimate {
+			e := evenCall(n, n)
+			e.class = name
+			return e
+		}
+		first := mustReserve(t, l, class(subjects.ClassIngestion, 40))
+		var got []<-chan *reserved
+		for _, c := range []estimate{
+			class(subjects.ClassIngestion, 20), class(subjects.ClassIngestion, 20), class(subjects.ClassInteractive, 15), class(subjects.ClassInteractive, 16),
+		} {
+			g, _ := reserveAside(context.Background(), l, c)
+			got = append(got, g)
+		}
+		small, _ := reserveAside(context.Background(), l, class(subjects.ClassInteractive, 5))
+		if len(small) != 0 {
+			t.Error("an interactive call overtakes another")
+		}
+		pay(first, 0, 40) // 60 are left, of which the two interactive ones take 62
+		synctest.Wait()
+		if len(got[2]) != 1 || len(got[0])+len(got[1])+len(got[3]) != 0 {
+			t.Fatalf("granted: %d %d, interactive %d %d", len(got[0]), len(got[1]), len(got[2]), len(got[3]))
+		}
+		pay(<-got[2], 0, 0)
+		synctest.Wait()
+		if len(got[3]) != 1 || len(small) != 1 {
+			t.Errorf("then %d and %d", len(got[3]), len(small))
+		}
+		pay(<-got[3], 0, 0)
+		pay(<-small, 0, 0)
+		synctest.Wait()
+		if len(got[0]) != 1 {
+			t.Error("the batch does not go on")
+		}
+		pay(<-got[0], 0, 0)
+		pay(<-got[1], 0, 0)
+	})
+}

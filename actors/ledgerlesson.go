@@ -18,7 +18,10 @@ const (
 	enoughSamples = 32
 	// firstShare is the part of the tightest limit (1/16) that a call reserves at
 	// least while nothing is known of its model, and that a guess is at most.
-	firstShare = 16
+	// It is no more than firstFactor times what a call would be taken to use: a large
+	// limit lets more of them begin.
+	firstShare  = 16
+	firstFactor = 8
 	// maxSlope bounds the tokens for each estimated one, which stands for four bytes:
 	// tokenizers make at most one of each byte. What is above is an overhead that
 	// every prompt has.
@@ -160,8 +163,9 @@ func (b *book) lesson(k modelKey, now time.Time) *lesson {
 type want struct{ least, firm, careful int64 }
 
 // wants estimates a call by what is known now. A model without any sample is
-// reckoned with a sixteenth of the tightest limit at least, while others run:
-// so many calls at most begin before one has come back. The guess at an answer
+// reckoned with a sixteenth of the tightest limit, or with eight times what it
+// would be taken to use, the lesser of the two, while others run: a first burst
+// cannot overrun a limit by much before one has come back. The guess at an answer
 // without a bound is no more than that sixteenth: a guess must not refuse what a
 // budget may well have room for.
 func (b *book) wants(r *reserved) (w [units]want) {
@@ -198,7 +202,7 @@ func (b *book) wants(r *reserved) (w [units]want) {
 		w[u].careful = w[u].firm
 		switch {
 		case l.n == 0:
-			w[u].careful = max(w[u].firm, tight/firstShare)
+			w[u].careful = max(w[u].firm, min(tight/firstShare, firstFactor*weigh(asked, max(bound, guessedOutput))))
 		case bound == 0 && l.n < enoughSamples:
 			w[u].careful = max(w[u].firm, min(weigh(in, guessedOutput), tight/firstShare))
 		}

@@ -51,15 +51,15 @@ func TestEstimates(t *testing.T) {
 		}
 		return out
 	}
-	const share = 100_000
+	const share, first = 100_000, firstFactor * (10 + guessedOutput)
 	for name, c := range map[string]struct {
 		model               string
 		seen                []used // with an estimated input of 10 and the bound of the call
 		asked, bound        int64
 		least, firm, caring int64
 	}{
-		"nothing known":                     {"even", nil, 10, 500, 510, 510, share},
-		"nothing known, no bound":           {"even", nil, 10, 0, 10, 10 + guessedOutput, share},
+		"nothing known":                     {"even", nil, 10, 500, 510, 510, first},
+		"nothing known, no bound":           {"even", nil, 10, 0, 10, 10 + guessedOutput, first},
 		"nothing known, a large call":       {"even", nil, 10, 200_000, 200_010, 200_010, 200_010},
 		"nothing known, dear":               {"dear", nil, 10, 0, 30, 30 + 15*guessedOutput, share},
 		"the guess is bounded":              {"dear", nil, 10, 10_000, 150_030, 150_030, 150_030},
@@ -74,7 +74,7 @@ func TestEstimates(t *testing.T) {
 		"cache writes cost more":            {"dear", many(1, used{10, 0, 20, 5}), 10, 10, 180, 113 + 150, 113 + 150},
 		"an answer longer than its bound":   {"even", many(1, used{10, 0, 0, 900}), 10, 500, 510, 910, 910},
 		"only the last are looked back at":  {"even", append(many(1, used{10, 0, 0, 900}), many(sampleCount, used{10, 0, 0, 7})...), 10, 0, 10, 17, 17},
-		"one that spent nothing is no call": {"even", many(3, used{}), 10, 500, 510, 510, share},
+		"one that spent nothing is no call": {"even", many(3, used{}), 10, 500, 510, 510, first},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBook(testBudgets(t, 16*share), ledgerOptions{emit: func(string, any) {}})

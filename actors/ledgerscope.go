@@ -101,7 +101,9 @@ type tally struct {
 	// waiting counts the reservations in line that need the tally. lacking is the
 	// book's look at which one of them had no room in it.
 	waiting int
-	lacking uint64
+	// waitingFirst counts the interactive ones among them.
+	waitingFirst int
+	lacking      uint64
 }
 
 // usedUp reports whether the tally has nothing left for anybody.

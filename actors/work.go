@@ -255,7 +255,7 @@ func (w *work) reserve(cand subjects.Candidate) (*reserved, error) {
 	}
 	h := &w.req.Head
 	r, err := w.e.ledger.reserve(w.ctx, estimate{
-		bill: bill{runID: h.RunID, batchID: h.BatchID}, provider: cand.Provider, model: cand.Model, account: account,
+		bill: bill{runID: h.RunID, batchID: h.BatchID}, class: w.class, provider: cand.Provider, model: cand.Model, account: account,
 		local: w.s.router.Local(cand.Provider), inputTokens: w.req.EstimateInput(), maxTokens: h.MaxTokens,
 	})
 	if subjects.KindOf(err) == subjects.KindBudgetExceeded {
