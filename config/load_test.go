@@ -349,6 +349,7 @@ func TestNotes(t *testing.T) {
 		{"providers: {copilot: {cliCommand: copilot-cli}}", "", ""},
 		{"sensitivity: {allow: {internal: [grog]}}", "", "sensitivity.allow.internal[0]: there is no provider \"grog\" here; did you mean groq?"},
 		{"sensitivity: {allow: {internal: [local, gpu-box]}}", "", "sensitivity.allow.internal[1]: there is no provider \"gpu-box\" here; it counts once one announces itself by that name"},
+		{"sensitivity: {allow: {internal: [\"${BOX}\"]}}", "BOX=gpu-box", "sensitivity.allow.internal[0]: there is no provider \"${BOX}\" here; it counts once one announces itself by that name"},
 		{"", "LLM_PROXY_WORKER_IDLE_MS=5", "LLM_PROXY_WORKER_IDLE_MS: changes nothing, the warm pool of claude workers is not built yet"},
 		{"", "LLM_CLAUDE_CLI=/bin/claude", ""},
 		{"", "LLM_BASE_URL_MOCK=http://h", "LLM_BASE_URL_MOCK: changes nothing, the mock provider has no network"},

@@ -80,10 +80,10 @@ func (v value) noteStranger(id string) {
 		return
 	}
 	if near := subjects.Nearest(id, v.allowable()); near != "" {
-		v.d.note("%s: there is no provider %s here; did you mean %s?", v.path, show(id), near)
+		v.d.note("%s: there is no provider %s here; did you mean %s?", v.path, describe(v.node), near)
 		return
 	}
-	v.d.note("%s: there is no provider %s here; it counts once one announces itself by that name", v.path, show(id))
+	v.d.note("%s: there is no provider %s here; it counts once one announces itself by that name", v.path, describe(v.node))
 }
 
 func (d *decoder) hooks(v value) {
