@@ -204,3 +204,47 @@ func TestNodeHearsAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestResetOnAnyNode: a quota that ran out on one node is lifted whichever node is
+// asked to, and both say the same of it.
+func TestResetOnAnyNode(t *testing.T) {
+	t.Parallel()
+	up := fakeopenai.New(fakeopenai.WithScript(func(_ int, q *fakeopenai.Request) fakeopenai.Behaviour {
+		if strings.Contains(string(q.Body), "exhaust") {
+			return fakeopenai.InsufficientQuota()
+		}
+		return fakeopenai.Behaviour{}
+	})).Start(t)
+	secret := "SLUICE_NODE_PASSWORD=a-password-of-nodes"
+	host := sluicetest.Start(t, sluice.WithNATSListen("127.0.0.1:0"), sluice.WithProviders([]string{"openai"}),
+		sluice.WithEnviron([]string{secret, "OPENAI_API_KEY=sk-test", "LLM_BASE_URL_OPENAI=" + up.BaseURL()}))
+	other := sluicetest.Start(t, sluice.WithNATSURL(host.NATSURL()), sluice.WithProviders([]string{"mock"}), sluice.WithEnviron([]string{secret}))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	agree := func(state string) { // the two share the queries
+		t.Helper()
+		for n := 0; n < 12; n++ {
+			var h subjects.Health
+			if err := subjects.Query(ctx, other.Client(), subjects.QueryHealth, nil, &h); err != nil {
+				t.Fatalf("waiting for %s: %v", state, err)
+			}
+			if p := h.Providers["openai"]; !p.Available || p.Quota != state {
+				n = -1
+			}
+		}
+	}
+	agree(subjects.QuotaOK)
+	for range 6 { // so that each of them is asked
+		req := ask("exhaust")
+		req.Provider = "openai"
+		if _, err := subjects.Call(ctx, other.Client(), subjects.ClassInteractive, req); subjects.KindOf(err) == "" {
+			t.Fatal("there is quota left")
+		}
+		agree(subjects.QuotaExhausted)
+		var reply subjects.QuotaResetReply
+		if err := subjects.Query(ctx, other.Client(), subjects.AdminQuotaReset, subjects.QuotaResetRequest{Provider: "openai"}, &reply); err != nil || reply.Lifted != 1 {
+			t.Fatalf("%+v, %v", reply, err)
+		}
+		agree(subjects.QuotaOK)
+	}
+}

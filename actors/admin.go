@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 
+	"github.com/sluice-llm/sluice/routing"
 	"github.com/sluice-llm/sluice/subjects"
 )
 
@@ -24,7 +25,8 @@ func (e *Engine) metrics(ctx context.Context) (*subjects.Metrics, error) {
 	return out, err
 }
 
-// resetQuota lifts what quotas hold back of a provider.
+// resetQuota lifts what quotas hold back of a provider, here and on the nodes that
+// host it.
 func (e *Engine) resetQuota(ctx context.Context, body []byte) (any, error) {
 	var q subjects.QuotaResetRequest
 	if err := readQuery(body, &q); err != nil {
@@ -41,16 +43,31 @@ func (e *Engine) resetQuota(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if st := (*e.snapshot.Load())[q.Provider]; st.Remote {
+		lifted += heldByQuota(&st)
+	}
+	e.tellAll(nodeOrder{ResetQuota: q.Provider})
 	e.log.Info("a quota was reset", "provider", q.Provider, "lifted", lifted)
 	return &subjects.QuotaResetReply{Provider: q.Provider, Lifted: lifted}, nil
 }
 
-// clearCache forgets all kept answers.
+// heldByQuota counts the holds of a provider's quota.
+func heldByQuota(st *routing.State) int {
+	n := len(st.Models)
+	if st.Quota.On {
+		n++
+	}
+	return n
+}
+
+// clearCache forgets all kept answers, the other nodes' too. Those of this one are
+// counted.
 func (e *Engine) clearCache(ctx context.Context, _ []byte) (any, error) {
 	n, err := e.cache.clear(ctx)
 	if err != nil {
 		return nil, err
 	}
+	e.tellAll(nodeOrder{ClearCache: true})
 	e.log.Info("the cache was cleared", "entries", n)
 	return &subjects.CacheClearReply{Entries: n}, nil
 }

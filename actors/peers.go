@@ -26,6 +26,16 @@ type nodeStatus struct {
 	New       bool                    `json:"new,omitempty"`
 	Gone      bool                    `json:"gone,omitempty"`
 	Providers map[string]nodeProvider `json:"providers,omitempty"`
+	// Do is what somebody has asked one node for and what all are to do; the message
+	// is no status then.
+	Do *nodeOrder `json:"do,omitempty"`
+}
+
+// nodeOrder is an administrator's order to all nodes: quotas, and what is kept in
+// caches, are each node's own.
+type nodeOrder struct {
+	ResetQuota string `json:"resetQuota,omitempty"` // a provider
+	ClearCache bool   `json:"clearCache,omitempty"`
 }
 
 type nodeProvider struct {
@@ -143,10 +153,35 @@ func (e *Engine) status(first bool) *nodeStatus {
 	return st
 }
 
+// tellAll passes an order on to the other nodes.
+func (e *Engine) tellAll(order nodeOrder) {
+	e.o.Emit(subjects.NodeStatus, &nodeStatus{Node: e.node, Do: &order})
+}
+
+// obey does what another node was asked for.
+func (e *Engine) obey(order *nodeOrder) {
+	ctx, cancel := context.WithTimeout(e.base, time.Second)
+	defer cancel()
+	if id := order.ResetQuota; id != "" && e.setup().router.Provider(id) != nil {
+		if lifted, err := e.accounts.resetQuota(ctx, id); err == nil {
+			e.log.Info("a quota was reset, as another node was asked to", "provider", id, "lifted", lifted)
+		}
+	}
+	if order.ClearCache {
+		if n, err := e.cache.clear(ctx); err == nil {
+			e.log.Info("the cache was cleared, as another node was asked to", "entries", n)
+		}
+	}
+}
+
 // PeerStatus takes another node's llm.node.status.
 func (e *Engine) PeerStatus(body []byte) {
 	var st nodeStatus
 	if err := json.Unmarshal(body, &st); err != nil || st.Node == "" || st.Node == e.node {
+		return
+	}
+	if st.Do != nil {
+		e.background(func() { e.obey(st.Do) })
 		return
 	}
 	e.sys.send(e.peers, heard{st})

@@ -83,15 +83,37 @@ func (e *Engine) providerHealth(ctx context.Context, p *config.Provider, id stri
 			h.Mode = reachedBy(p.Account)
 		}
 	}
-	if info, err := e.accounts.info(ctx, id); err == nil {
+	if info, err := e.accountInfo(ctx, id, &st); err == nil {
 		h.Breaker, h.Quota, h.RetryAt = info.breaker.State, info.quota.State, info.breaker.RetryAt
 		for _, hold := range info.quota.Exhausted {
 			if hold.Model == "" {
 				h.RetryAt = laterOf(h.RetryAt, &hold.RetryAt)
 			}
 		}
+		if st.Remote && st.Quota.On {
+			h.RetryAt = laterOf(h.RetryAt, optionalTime(st.Quota.Until))
+		}
 	}
 	return h
+}
+
+// accountInfo is what is known of a provider's account; of one on another node,
+// what that node says it holds back.
+func (e *Engine) accountInfo(ctx context.Context, id string, st *routing.State) (accountInfo, error) {
+	if !st.Remote {
+		return e.accounts.info(ctx, id)
+	}
+	info := accountInfo{breaker: subjects.BreakerInfo{State: subjects.BreakerClosed}, quota: subjects.QuotaInfo{State: subjects.QuotaOK}}
+	if h := &st.Breaker; h.On {
+		info.breaker.State, info.breaker.RetryAt = subjects.BreakerOpen, optionalTime(h.Until)
+		if h.Trial || !time.Now().Before(h.Until) {
+			info.breaker.State = subjects.BreakerHalfOpen
+		}
+	}
+	if st.Quota.On {
+		info.quota.State = subjects.QuotaExhausted
+	}
+	return info, nil
 }
 
 // laterOf returns the later of two moments, either of which may be nil.
@@ -141,7 +163,7 @@ func (e *Engine) providers(ctx context.Context) *subjects.ProvidersReply {
 			Provider: id, Available: st.Available, Reason: st.Detail, Account: p.Account, Local: p.Local(), Outside: now.isOutside(id),
 			Models: models, AvailableModels: p.AvailableModels, Capabilities: st.Has.Names(),
 		}
-		if info, err := e.accounts.info(ctx, id); err == nil {
+		if info, err := e.accountInfo(ctx, id, &st); err == nil {
 			row.Breaker, row.Quota = &info.breaker, &info.quota
 		}
 		out.Providers = append(out.Providers, row)
