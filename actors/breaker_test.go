@@ -323,12 +323,12 @@ func TestCredentialsAreSaidOnce(t *testing.T) {
 		if got := statuses(b); !slices.Equal(got, []bool{false}) {
 			t.Errorf("two refusals are said as %v", got)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		b.try(failed(subjects.KindAuth))
 		b = b.reopened(bankConfig())
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		b.try(failed(subjects.KindProvider))
-		time.Sleep(4 * time.Minute)
+		pass(4 * time.Minute)
 		if got := statuses(b); got != nil {
 			t.Errorf("no change is said as %v", got)
 		}

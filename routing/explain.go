@@ -2,6 +2,7 @@ package routing
 
 import (
 	"strings"
+	"unicode"
 
 	"github.com/sluice-llm/sluice/subjects"
 )
@@ -42,7 +43,7 @@ func (d *Decision) Route(job *Job, class string) *subjects.Route {
 func (d *Decision) summary(job *Job) string {
 	var b strings.Builder
 	if job.Task != "" {
-		b.WriteString(job.Task)
+		b.WriteString(oneLine(job.Task))
 	} else {
 		b.WriteString("call")
 	}
@@ -68,4 +69,14 @@ func (d *Decision) summary(job *Job) string {
 		}
 	}
 	return b.String()
+}
+
+// oneLine is a caller's word without what would end the line or steer a terminal.
+func oneLine(s string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsPrint(c) {
+			return c
+		}
+		return '·'
+	}, s)
 }

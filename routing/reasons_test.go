@@ -166,6 +166,9 @@ func TestSummary(t *testing.T) {
 	}
 	snap = Snapshot{"copilot": snap["copilot"], "groq": {Available: true, Breaker: held(time.Minute, "")}}
 	d, _ = New(cfg).Resolve(snap, &Job{}, at)
+	if got := d.Route(&Job{Task: "a\n\x1b[2Jtask ü"}, "").Summary; !strings.HasPrefix(got, "a··[2Jtask ü (tier standard)") {
+		t.Errorf("a summary of more than one line: %q", got)
+	}
 	if got = d.Route(&Job{}, ""); got.RetryAt == nil || !got.RetryAt.Equal(at.Add(time.Minute)) || !strings.HasPrefix(got.Summary, "call (tier standard) -> no provider [") {
 		t.Errorf("%+v", got)
 	}
