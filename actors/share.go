@@ -79,6 +79,7 @@ func (w *work) inForce() bool { return w.s.cfg == w.e.Config() }
 // for this asker, who looks anew.
 func (c *call) follow(s *seat) (again bool, err error) {
 	c.cached = !s.first
+	defer s.leave(errGone) // after a panic; else it has been left, or has ended
 	for {
 		ev, end, err := s.next(c.ctx)
 		switch {

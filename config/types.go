@@ -242,8 +242,8 @@ const (
 	CostQuality  = "quality"
 )
 
-// Cache bounds the answers that are kept. MaxEntries or MaxBytes 0 = nothing is
-// kept; calls in flight still share an attempt.
+// Cache bounds the answers that are kept. With MaxEntries or MaxBytes 0 it is off:
+// nothing is kept, and calls in flight do not share an attempt.
 type Cache struct {
 	MaxEntries int           // 1000
 	TTL        time.Duration // 1 h
