@@ -31,7 +31,7 @@ const countedWait = time.Second
 // judge says what an outcome means (contract §8). What does not count although
 // its kind does: a model that is not there (404) or cannot do what was asked
 // (422), what its caller cancelled, and a deadline of the caller's that left the
-// provider no second.
+// provider no second, or that came while it was answering.
 func judge(o *outcome) judgement {
 	switch e := o.err; {
 	case e == nil:
@@ -42,7 +42,7 @@ func judge(o *outcome) judgement {
 		return verdictNeutral
 	case e.Kind == subjects.KindProviderUnavailable && (e.HTTPStatus == http.StatusNotFound || e.HTTPStatus == http.StatusUnprocessableEntity):
 		return verdictNeutral
-	case o.callerEnded && (e.Kind != subjects.KindTimeout || o.ran < countedWait):
+	case o.callerEnded && (e.Kind != subjects.KindTimeout || o.ran < countedWait || o.begun):
 		return verdictNeutral
 	}
 	return verdictFailure

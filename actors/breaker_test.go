@@ -47,6 +47,8 @@ func TestJudge(t *testing.T) {
 		"a provider error with a status":    {with(subjects.KindProvider, 404), verdictFailure},
 		"caller's deadline after a moment":  {ended(subjects.KindTimeout, 999*time.Millisecond), verdictNeutral},
 		"caller's deadline after a second":  {ended(subjects.KindTimeout, time.Second), verdictFailure},
+		"caller's deadline in mid-answer":   {answering(ended(subjects.KindTimeout, time.Minute)), verdictNeutral},
+		"provider's timeout in mid-answer":  {answering(failed(subjects.KindTimeout)), verdictFailure},
 		"provider's timeout after a moment": {failed(subjects.KindTimeout), verdictFailure},
 		"cancelled, dressed as a failure":   {ended(subjects.KindProvider, time.Minute), verdictNeutral},
 		"cancelled, dressed as refused":     {ended(subjects.KindAuth, time.Minute), verdictNeutral},
@@ -55,6 +57,12 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s: %v, not %v", name, got, tc.want)
 		}
 	}
+}
+
+// answering is an attempt that ended after output had come.
+func answering(o outcome) outcome {
+	o.begun = true
+	return o
 }
 
 // breakerEvents leaves the times out.
