@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -459,7 +460,7 @@ func (w *work) event(ev *wire.Event) error {
 func (w *work) letGo() error {
 	if !w.begun {
 		w.begun = true
-		w.opened(opening{w.lastCand, w.lastResp})
+		w.opened(opening{w.lastCand, openingOf(w.lastResp)})
 	}
 	held := w.held
 	w.held = nil
@@ -469,6 +470,15 @@ func (w *work) letGo() error {
 		}
 	}
 	return nil
+}
+
+// openingOf copies what a stream's first message says: the provider goes on with
+// its own, while askers of a flight read this.
+func openingOf(resp *wire.Response) *wire.Response {
+	if resp == nil {
+		return nil
+	}
+	return &wire.Response{Warnings: slices.Clone(resp.Warnings), RateLimit: maps.Clone(resp.RateLimit)}
 }
 
 // warnings names what a caller asked for and did not get.
