@@ -33,6 +33,10 @@ type reloader struct {
 	broken  bool // the last edit was, and has been told
 	// seen is what the file was when its folder last changed; nil = not there.
 	seen os.FileInfo
+	// watcher is nil when there is nothing to follow. beyond is the folder that the
+	// file is in where it is a link out of its own; "" = it is not.
+	watcher *fsnotify.Watcher
+	beyond  string
 }
 
 type reloadAsk struct {
@@ -80,7 +84,7 @@ func (r *reloader) start() {
 		if err != nil {
 			r.n.log.Warn("edits of the configuration are not noticed; ask for a reload (llm.admin.reload)", "error", err)
 		} else {
-			edits, faults = w.Events, w.Errors
+			edits, faults, r.watcher = w.Events, w.Errors, w
 			r.look()
 		}
 	}
@@ -142,9 +146,37 @@ func (r *reloader) concerns(ev fsnotify.Event) bool {
 	return !os.SameFile(before, r.seen) || !before.ModTime().Equal(r.seen.ModTime()) || before.Size() != r.seen.Size()
 }
 
-// look notes what the file is now.
+// look notes what the file is now, and follows it where it is a link into another
+// folder: an edit in place is seen there alone.
 func (r *reloader) look() {
-	r.seen, _ = os.Stat(r.n.o.configFile) // nil when it is not there
+	file := r.n.o.configFile
+	r.seen, _ = os.Stat(file) // nil when it is not there
+	full, err := filepath.Abs(file)
+	if err != nil {
+		return
+	}
+	at, err := filepath.EvalSymlinks(full)
+	if err != nil {
+		return
+	}
+	own, err := filepath.EvalSymlinks(filepath.Dir(full))
+	beyond := filepath.Dir(at)
+	if err != nil || beyond == own {
+		beyond = ""
+	}
+	if beyond == r.beyond {
+		return
+	}
+	if r.beyond != "" {
+		_ = r.watcher.Remove(r.beyond) // fails for a folder that is gone, which ended its watch
+	}
+	r.beyond = beyond
+	if beyond == "" {
+		return
+	}
+	if err := r.watcher.Add(beyond); err != nil {
+		r.n.log.Warn("edits of the configuration may go unnoticed; ask for a reload (llm.admin.reload)", "folder", beyond, "error", err)
+	}
 }
 
 // reload reads the file and takes it over. A fault is told where say is set.

@@ -304,6 +304,12 @@ func TestReloadInABusyFolder(t *testing.T) {
 	if chain := r.chain(subjects.RouteQuery{}); !strings.HasPrefix(chain, "openai/gpt-5.4-mini") {
 		t.Error(chain)
 	}
+	if err := os.WriteFile(filepath.Join(dir, "two", "c.yaml"), []byte("default_tier: standard\n"), 0o600); err != nil { // in place
+		t.Fatal(err)
+	}
+	if e := r.event(); !e.OK {
+		t.Fatalf("%+v", e)
+	}
 	stop()
 	if err := <-written; err != nil {
 		t.Error(err)
