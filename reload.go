@@ -103,8 +103,10 @@ func (r *reloader) stop() {
 }
 
 func (r *reloader) run(edits <-chan fsnotify.Event, faults <-chan error) {
-	settle := time.NewTimer(time.Hour)
-	settle.Stop()
+	settle := time.NewTimer(settleTime) // an edit may have come between the first reading and the watch
+	if edits == nil {
+		settle.Stop()
+	}
 	again := false // it was broken at the last look
 	for {
 		select {
