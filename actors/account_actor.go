@@ -181,7 +181,7 @@ func (a *account) settleBreaker(p *permit, o *outcome, now time.Time) {
 		kind = o.err.Kind
 	}
 	before, from := a.breaker.hold(), a.breaker.state(now)
-	if !a.breaker.settle(p, judge(o), kind, a.seq+1) {
+	if !a.breaker.settle(p, judge(o, a.meter.usual(o)), kind, a.seq+1) {
 		return
 	}
 	a.breakerNew = true

@@ -84,6 +84,16 @@ func (m *attemptMeter) add(o *outcome, now time.Time) {
 // tokensOf is the contract's total of an attempt's tokens.
 func tokensOf(o *outcome) int64 { return o.usage.InputTokens + o.usage.OutputTokens }
 
+// usual is what the provider usually takes, the median of the recent successes,
+// where an outcome's judgement depends on it; 0 = it does not, or it is not known.
+func (m *attemptMeter) usual(o *outcome) time.Duration {
+	n := min(m.sums.Successes, recentLatencies)
+	if n == 0 || o.err == nil || o.err.Kind != subjects.KindTimeout || !o.callerEnded {
+		return 0
+	}
+	return percentile(slices.Sorted(slices.Values(m.recent[:n])), 50)
+}
+
 // metrics is what people see.
 func (m *attemptMeter) metrics(now time.Time) subjects.ProviderMetrics {
 	out := m.sums

@@ -24,15 +24,16 @@ const (
 	verdictRefused
 )
 
-// countedWait is how long an attempt must have had before its caller's deadline
-// says something of the provider.
+// countedWait is the least that an attempt must have had before its caller's
+// deadline says something of the provider.
 const countedWait = time.Second
 
 // judge says what an outcome means (contract §8). What does not count although
 // its kind does: a model that is not there (404) or cannot do what was asked
-// (422), what its caller cancelled, and a deadline of the caller's that left the
-// provider no second, or that came while it was answering.
-func judge(o *outcome) judgement {
+// (422), what its caller cancelled, and a deadline of the caller's that came while
+// the provider was answering, or left it less than countedWait or twice what it
+// usually takes: who cannot wait says nothing of others.
+func judge(o *outcome, usual time.Duration) judgement {
 	switch e := o.err; {
 	case e == nil:
 		return verdictSuccess
@@ -42,7 +43,7 @@ func judge(o *outcome) judgement {
 		return verdictNeutral
 	case e.Kind == subjects.KindProviderUnavailable && (e.HTTPStatus == http.StatusNotFound || e.HTTPStatus == http.StatusUnprocessableEntity):
 		return verdictNeutral
-	case o.callerEnded && (e.Kind != subjects.KindTimeout || o.ran < countedWait || o.begun):
+	case o.callerEnded && (e.Kind != subjects.KindTimeout || o.ran < max(countedWait, 2*usual) || o.begun):
 		return verdictNeutral
 	}
 	return verdictFailure

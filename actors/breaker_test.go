@@ -31,7 +31,7 @@ func TestJudge(t *testing.T) {
 	}
 	for _, kind := range append(subjects.Kinds(), "MADE_UP") {
 		o := failed(kind)
-		if got := judge(&o); got != counted[kind] {
+		if got := judge(&o, 0); got != counted[kind] {
 			t.Errorf("%s: %v", kind, got)
 		}
 	}
@@ -53,9 +53,33 @@ func TestJudge(t *testing.T) {
 		"cancelled, dressed as a failure":   {ended(subjects.KindProvider, time.Minute), verdictNeutral},
 		"cancelled, dressed as refused":     {ended(subjects.KindAuth, time.Minute), verdictNeutral},
 	} {
-		if got := judge(&tc.o); got != tc.want {
+		if got := judge(&tc.o, 0); got != tc.want {
 			t.Errorf("%s: %v, not %v", name, got, tc.want)
 		}
+	}
+}
+
+// TestHastyCallers: deadlines that are shorter than a healthy provider takes do not
+// open its breaker, however many; those that would have let it answer do.
+func TestHastyCallers(t *testing.T) {
+	late := func(ran time.Duration) outcome {
+		return outcome{err: subjects.Errorf(subjects.KindTimeout, "late"), callerEnded: true, ran: ran}
+	}
+	m := &attemptMeter{}
+	for range 20 {
+		m.add(&outcome{ran: 3 * time.Second}, time.Now())
+	}
+	for ran, want := range map[time.Duration]judgement{
+		1100 * time.Millisecond: verdictNeutral, 5 * time.Second: verdictNeutral, 6 * time.Second: verdictFailure,
+	} {
+		o := late(ran)
+		if got := judge(&o, m.usual(&o)); got != want {
+			t.Errorf("%s at a provider that takes three seconds: %v", ran, got)
+		}
+	}
+	own := outcome{err: subjects.Errorf(subjects.KindTimeout, "late"), ran: time.Second}
+	if judge(&own, m.usual(&own)) != verdictFailure {
+		t.Error("the provider's own timeout does not count")
 	}
 }
 
