@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -313,5 +315,36 @@ func TestReloadInABusyFolder(t *testing.T) {
 	stop()
 	if err := <-written; err != nil {
 		t.Error(err)
+	}
+}
+
+// onWarning does something at the first warning of a log.
+type onWarning struct {
+	slog.Handler
+	do *sync.Once
+	f  func()
+}
+
+func (h onWarning) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h onWarning) Handle(_ context.Context, r slog.Record) error {
+	if r.Level == slog.LevelWarn {
+		h.do.Do(h.f)
+	}
+	return nil
+}
+
+// TestReloadOfAnEditWhileStarting: an edit that comes after the file was read and
+// before it is followed is taken over. The node remarks on the file in between.
+func TestReloadOfAnEditWhileStarting(t *testing.T) {
+	t.Parallel()
+	r := &reloading{t: t, file: filepath.Join(t.TempDir(), "llm-providers.yaml")}
+	var cancel context.CancelFunc
+	r.ctx, cancel = context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	r.write("default_tier: fast\nsensitivity: {allow: {internal: [nobody-yet]}}\n")
+	log := slog.New(onWarning{slog.DiscardHandler, &sync.Once{}, func() { r.write("default_tier: premium\n") }})
+	r.node = sluicetest.Start(t, sluice.WithConfigFile(r.file), sluice.WithEnviron([]string{"OPENAI_API_KEY=sk-1"}), sluice.WithLogger(log))
+	for !strings.HasPrefix(r.chain(subjects.RouteQuery{}), "openai/gpt-5.5") { // ends with r.ctx
 	}
 }

@@ -63,8 +63,9 @@ type options struct {
 	transport   http.RoundTripper
 }
 
-// WithConfig uses a configuration that is loaded already; WithConfigFile and
-// the environment are then not read for it.
+// WithConfig uses a configuration that is loaded already; the environment is then
+// not read for the start, and a file that WithConfigFile names is the one that it
+// was loaded from: it is followed, and wins where it has changed since.
 func WithConfig(c *config.Config) Option { return func(o *options) { o.cfg = c } }
 
 // WithConfigFile reads llm-providers.yaml from path; "" = the built-in default.
