@@ -53,7 +53,7 @@ func budgetTable(budgets []subjects.BudgetState) *table {
 	t := &table{columns: []column{
 		{title: "BUDGET"},
 		{title: "SPENT", right: true},
-		{title: "RESERVED", right: true},
+		{title: "RESERVED", right: true, drop: 3},
 		{title: "LIMIT", right: true},
 		{title: "USED", right: true},
 		{title: "WAITING", right: true, none: "0", drop: 1},
