@@ -483,4 +483,29 @@ func TestProvidersOwnBudget(t *testing.T) {
 	}
 }
 
+// TestNoFallbackOverBudget: without a fallback a used-up budget ends the calls that
+// it would pay for, and no others.
+func TestNoFallbackOverBudget(t *testing.T) {
+	t.Parallel()
+	edit := func(c *config.Config) { c.Costs.TotalUSD, c.Costs.Fallback = 400, false }
+	virtually(t, []string{"copilot", "openai", "ollama"}, edit, func(v *virtual) {
+		to := func(provider string) func(*subjects.Request) {
+			return func(r *subjects.Request) { r.Provider = provider; r.MaxTokens = ptr(10) }
+		}
+		v.served("openai", to("openai")) // it costs the whole of the budget
+		_, err := v.call(to("openai"))
+		if err == nil || err.Kind != subjects.KindBudgetExceeded || err.Status() != 402 {
+			t.Errorf("%v", err)
+		}
+		v.served("copilot")
+		v.served("ollama", to("ollama"))
+		v.up.on("copilot", noQuota)
+		v.served("ollama") // and not openai
+		_, err = v.call()  // now it would be openai
+		if err == nil || err.Kind != subjects.KindBudgetExceeded || v.up.count("openai") != 1 {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
 func ptr(n int64) *int64 { return &n }

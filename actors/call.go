@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"runtime/debug"
@@ -277,51 +276,24 @@ func (c *call) decide() error {
 		Task: h.Task, Tier: h.Tier, Process: h.Process, Provider: h.Provider, Model: h.Model, Class: c.class,
 		Privacy: h.Privacy, Needs: h.Needs, ForcePaid: h.ForcePaid, Exact: c.in.Provider != "",
 	}
+	var used usedUp
 	if !c.isHop { // the node that was asked has decided all this
 		if err := c.askHooks(&job); err != nil {
 			return err
 		}
-		if err := c.askBudgets(&job); err != nil {
-			return err
+		if !c.ownBudget {
+			used.freeOnly, used.localOnly, used.err = c.e.ledger.over(c.ctx, bill{runID: h.RunID, batchID: h.BatchID})
 		}
 	}
+	d, err := c.s.resolve(*c.e.snapshot.Load(), &job, used)
+	c.route = d
 	switch {
 	case job.LocalOnly != "":
 		c.limited = "local"
 	case job.FreeOnly != "":
 		c.limited = "free"
 	}
-	d, err := c.s.router.Resolve(*c.e.snapshot.Load(), &job, time.Now())
-	c.route = d
 	return err
-}
-
-// askBudgets leaves out what the budgets of the call do not allow any more.
-func (c *call) askBudgets(job *routing.Job) error {
-	if c.ownBudget {
-		return nil
-	}
-	h := &c.req.Head
-	free, local, err := c.e.ledger.over(c.ctx, bill{runID: h.RunID, batchID: h.BatchID})
-	if err != nil {
-		return err
-	}
-	return limitTo(job, free, local, c.s.cfg.Costs.Fallback)
-}
-
-// limitTo puts a used-up budget into a job; without a fallback it is an error.
-func limitTo(job *routing.Job, free, local string, fallback bool) error {
-	switch {
-	case free == "" && local == "":
-	case !fallback:
-		return subjects.Errorf(subjects.KindBudgetExceeded, "%s", cmp.Or(local, free))
-	case local != "" && job.LocalOnly == "":
-		job.LocalOnly, job.LocalReason = local, routing.ReasonBudget
-	}
-	if free != "" {
-		job.FreeOnly = free
-	}
-	return nil
 }
 
 // open is called before the first event of a stream.

@@ -3,7 +3,6 @@ package actors
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/sluice-llm/sluice/config"
 	"github.com/sluice-llm/sluice/routing"
@@ -30,16 +29,11 @@ func (e *Engine) explain(ctx context.Context, body []byte) (any, error) {
 	if now.cfg.Mode == config.ModeLocal {
 		job.Privacy = "local"
 	}
+	var used usedUp
 	if !e.hooks.asks(config.HookBudget) {
-		free, local, err := e.ledger.over(ctx, bill{runID: q.RunID, batchID: q.BatchID})
-		if err != nil {
-			return nil, err
-		}
-		if err := limitTo(job, free, local, now.cfg.Costs.Fallback); err != nil {
-			return nil, err
-		}
+		used.freeOnly, used.localOnly, used.err = e.ledger.over(ctx, bill{runID: q.RunID, batchID: q.BatchID})
 	}
-	d, err := now.router.Resolve(*e.snapshot.Load(), job, time.Now())
+	d, err := now.resolve(*e.snapshot.Load(), job, used)
 	if err != nil {
 		return nil, err
 	}

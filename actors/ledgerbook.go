@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -107,6 +108,7 @@ type book struct {
 	lastFirst *list.Element
 	// look counts the times that the line was looked at from its head.
 	look    uint64
+	open    *atomic.Pointer[openTotal] // the ledger's; nil = nobody looks
 	lessons map[modelKey]*lesson
 }
 
@@ -139,6 +141,23 @@ func (b *book) receive(_ *actor.PID, msg any) {
 		m.reply <- b.states()
 	}
 	b.forget(now)
+	b.sayOpen()
+}
+
+// sayOpen shows whether the total has something left for a call that has no other
+// budget.
+func (b *book) sayOpen() {
+	if b.open == nil {
+		return
+	}
+	t, was := b.total, b.open.Load()
+	open := t != nil && t.state == scopeKnown && !t.tallies[inUSD].usedUp() && !t.tallies[inTokens].usedUp()
+	switch {
+	case !open && was != nil:
+		b.open.Store(nil)
+	case open && (was == nil || was.until != b.periodEnd):
+		b.open.Store(&openTotal{b.periodEnd})
+	}
 }
 
 // enter decides about a new reservation, or puts it in line. Those before it

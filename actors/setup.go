@@ -108,3 +108,45 @@ func (s *setup) worthRetrying(err error) bool {
 	k := subjects.AsError(err)
 	return k.Kind.Retryable() && k.RetryAfter <= s.cfg.Retry.MaxDelay && !k.Final && !final(err)
 }
+
+// resolve decides where a job goes when some of its budgets are used up: what they
+// pay for is left out of the chain. Where the configuration has no fallback a call
+// that would go to such a provider fails; one that would not is none of theirs.
+func (s *setup) resolve(snap routing.Snapshot, job *routing.Job, used usedUp) (*routing.Decision, error) {
+	now := time.Now()
+	if used.err != nil {
+		return nil, used.err
+	}
+	if !s.cfg.Costs.Fallback && (used.freeOnly != "" || used.localOnly != "") {
+		d, err := s.router.Resolve(snap, job, now)
+		if err != nil {
+			return nil, err
+		}
+		if why := s.paidBy(d, used); why != "" {
+			return d, subjects.Errorf(subjects.KindBudgetExceeded, "%s", why)
+		}
+	}
+	if used.localOnly != "" && job.LocalOnly == "" {
+		job.LocalOnly, job.LocalReason = used.localOnly, routing.ReasonBudget
+	}
+	if used.freeOnly != "" {
+		job.FreeOnly = used.freeOnly
+	}
+	return s.router.Resolve(snap, job, now)
+}
+
+// paidBy returns the text of the used-up budget that the first of a chain needs; ""
+// = none.
+func (s *setup) paidBy(d *routing.Decision, used usedUp) string {
+	if len(d.Chain) == 0 {
+		return ""
+	}
+	first := d.Chain[0].Provider
+	switch {
+	case used.localOnly != "" && !s.router.Local(first):
+		return used.localOnly
+	case s.router.Account(first) == subjects.SubscriptionAPIKey:
+		return used.freeOnly
+	}
+	return ""
+}
