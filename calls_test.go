@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/tidwall/gjson"
 	"go.uber.org/goleak"
 
 	sluice "github.com/sluice-llm/sluice"
@@ -327,8 +328,10 @@ func TestCancel(t *testing.T) {
 	if err := r.client.Cancel("early"); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.nc.Flush(); err != nil {
-		t.Fatal(err)
+	for range 3 { // over the same connection: the node has heard the cancel by then
+		if err := subjects.Query(r.ctx, r.client, subjects.QueryHealth, nil, &subjects.Health{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := <-start("early", false, func() {}); subjects.KindOf(err) != subjects.KindCancelled {
 		t.Errorf("cancelled before it came: %v", err)
@@ -789,5 +792,58 @@ func TestWhatTheProviderSays(t *testing.T) {
 	res, err := subjects.Call(r.ctx, r.client, subjects.ClassInteractive, req)
 	if err != nil || res.Provider != "openai" || len(res.Warnings) != 1 {
 		t.Errorf("%v %+v", err, res)
+	}
+}
+
+// TestSharedStreamOverNATS: two callers read one stream; the first is cancelled in
+// the middle and hears so at once, the other reads to the end, from the beginning.
+func TestSharedStreamOverNATS(t *testing.T) {
+	t.Parallel()
+	up := fakeopenai.New(fakeopenai.WithScript(fakeopenai.Always(fakeopenai.Behaviour{Content: "one two three four five six", Chunks: 6, ChunkDelay: 150 * time.Millisecond}))).Start(t)
+	r := newRig(t, up)
+	read := func(id string, each func()) (string, error) {
+		m := openAIMsg(subjects.ClassInteractive, id, true)
+		m.Header.Set(subjects.HeaderSkipCache, "false")
+		var text strings.Builder
+		err := r.client.Stream(r.ctx, m, func(m *subjects.Msg) error {
+			text.WriteString(gjson.GetBytes(m.Data, "choices.0.delta.content").Str)
+			each()
+			return nil
+		})
+		return text.String(), err
+	}
+	type end struct {
+		text string
+		err  error
+	}
+	begun, ends := make(chan struct{}, 100), [2]chan end{make(chan end, 1), make(chan end, 1)}
+	go func() {
+		text, err := read("first", func() { begun <- struct{}{} })
+		ends[0] <- end{text, err}
+	}()
+	<-begun
+	<-begun
+	joined := make(chan struct{}, 100)
+	go func() {
+		text, err := read("second", func() { joined <- struct{}{} })
+		ends[1] <- end{text, err}
+	}()
+	<-joined
+	if err := r.client.Cancel("first"); err != nil {
+		t.Fatal(err)
+	}
+	first := <-ends[0]
+	if len(ends[1]) != 0 || subjects.KindOf(first.err) != subjects.KindCancelled || first.text == "" || !strings.HasPrefix("one two three four five six", first.text) {
+		t.Errorf("the first: %+v", first)
+	}
+	if second := <-ends[1]; second.err != nil || second.text != "one two three four five six" {
+		t.Errorf("the second: %+v", second)
+	}
+	if n := up.Counts().Total; n != 1 {
+		t.Errorf("the provider was asked %d times", n)
+	}
+	rows := r.recent()
+	if len(rows) != 2 || rows[0].Cached == rows[1].Cached {
+		t.Errorf("%+v", rows)
 	}
 }

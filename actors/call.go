@@ -64,7 +64,8 @@ type call struct {
 	allowed []string           // the providers that a classifier allows; nil = all
 	cand    subjects.Candidate // who answers
 	enc     wire.StreamEncoder
-	begun   bool // the first stream message has gone out
+	begun   bool   // the first stream message has gone out
+	mouth   *mouth // who sends events: set where a carrier does
 	opened  *wire.Response
 }
 

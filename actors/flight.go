@@ -29,6 +29,10 @@ import (
 // it takes the seat before it looks at the list, and the carrier looks at the
 // seats after it has linked.
 //
+// One exception: the first asker of a stream over NATS is spoken for. The carrier
+// sends it each event itself (share.go), since waking it for each costs more than
+// the event; it waits for the end alone, and takes the turn back when it leaves.
+//
 // An asker that is slower than the provider holds the events that it has not read.
 // Those are bounded by what the provider's reader takes of an answer.
 
@@ -120,7 +124,7 @@ func (f *flight) event(ev *wire.Event) {
 	if f.size > f.bound {
 		f.head.Store(nil)
 	}
-	f.wake()
+	f.wake(false)
 }
 
 // Events are many and small: the nodes, and their bytes, are cut from blocks,
@@ -172,7 +176,7 @@ func (f *flight) end(r flown) {
 func (f *flight) publish(r *flown) {
 	f.ended.Store(r)
 	close(f.done)
-	f.wake()
+	f.wake(true)
 }
 
 // lasts is until when somebody waits for the flight, unless all leave before.
@@ -181,9 +185,11 @@ func (f *flight) lasts() time.Time { return time.Unix(0, f.until.Load()) }
 // result is how the flight ended; nil before that.
 func (f *flight) result() *flown { return f.ended.Load() }
 
-func (f *flight) wake() {
+func (f *flight) wake(ended bool) {
 	for _, s := range *f.seats.Load() {
-		trySend(s.wake, struct{}{})
+		if ended || !s.spoken {
+			trySend(s.wake, struct{}{})
+		}
 	}
 }
 
@@ -196,6 +202,9 @@ type seat struct {
 	at   *link // what is to be read next
 	wake chan struct{}
 	left bool
+	// spoken says that the carrier itself gives the events to the asker, who waits
+	// for the end alone. It is set before the carrier runs.
+	spoken bool
 
 	// The question's: the key, the asker's deadline, and the answer where there is a
 	// kept one.
@@ -226,6 +235,20 @@ func (s *seat) next(ctx context.Context) (ev *wire.Event, end *flown, err error)
 		case <-s.wake:
 		case <-ctx.Done():
 			return nil, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// wait is next for a seat that is spoken for.
+func (s *seat) wait(ctx context.Context) (*flown, error) {
+	for {
+		if end := s.flight.ended.Load(); end != nil {
+			return end, nil
+		}
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package actors
 import (
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sluice-llm/sluice/subjects"
@@ -41,8 +42,10 @@ func (c *call) share() error {
 			return c.overdue(err)
 		case found.kept != nil:
 			return c.replay(found.kept)
-		case found.leads:
-			c.carry(found.seat.flight)
+		}
+		c.cached = !found.seat.first
+		if found.leads {
+			c.carry(found.seat)
 		}
 		again, err := c.follow(found.seat)
 		if !again {
@@ -51,11 +54,18 @@ func (c *call) share() error {
 	}
 }
 
-// carry starts the work of a flight.
-func (c *call) carry(f *flight) {
+// carry starts the work of a flight. A stream that goes to its first asker over
+// NATS is sent by the carrier itself, event by event: a publish does not wait for
+// who reads, and waking the asker for each event costs more than the event.
+func (c *call) carry(s *seat) {
+	f := s.flight
 	w := c.newWork(f.ctx)
 	w.latest = f.lasts
 	w.events = func(ev *wire.Event) error { f.event(ev); return nil }
+	if s.spoken = c.in.Inbox != "" && c.req.Head.Stream; s.spoken {
+		c.mouth = &mouth{}
+		w.events = func(ev *wire.Event) error { f.event(ev); c.mouth.say(c, f, ev); return nil }
+	}
 	w.opened = func(o opening) { f.opened.Store(&o) }
 	c.e.crew.run(func() {
 		end := flown{work: w}
@@ -65,6 +75,42 @@ func (c *call) carry(f *flight) {
 		end.resp, end.err = w.do()
 		end.keep = end.err == nil && keepable(end.resp) && w.asAsked() && w.inForce()
 	})
+}
+
+// mouth is the turn to speak to an asker: the carrier's, until the asker takes it
+// back, because its own context has ended. It guards the order of what is sent.
+type mouth struct {
+	turn   sync.Mutex
+	closed bool
+}
+
+// say sends an event to the asker of c on the carrier's turn. An asker that cannot
+// be reached is cancelled (emit), and leaves.
+func (m *mouth) say(c *call, f *flight, ev *wire.Event) {
+	m.turn.Lock()
+	defer m.turn.Unlock()
+	if m.closed {
+		return
+	}
+	var err error
+	defer func() {
+		if err != nil {
+			m.closed = true
+			c.cancel(errGone)
+		}
+	}()
+	defer c.recovered("event", &err)
+	if c.enc == nil {
+		c.open(*f.opened.Load())
+	}
+	err = c.event(ev)
+}
+
+// close takes the turn back for good.
+func (m *mouth) close() {
+	m.turn.Lock()
+	defer m.turn.Unlock()
+	m.closed = true
 }
 
 // asAsked reports whether the provider that was asked for by name has answered, if
@@ -78,8 +124,15 @@ func (w *work) inForce() bool { return w.s.cfg == w.e.Config() }
 // follow reads a flight to its end. again says that it ended without an answer
 // for this asker, who looks anew.
 func (c *call) follow(s *seat) (again bool, err error) {
-	c.cached = !s.first
 	defer s.leave(errGone) // after a panic; else it has been left, or has ended
+	if s.spoken {
+		end, err := s.wait(c.ctx)
+		if err != nil {
+			c.mouth.close()
+			return false, c.leaveFlight(s, err)
+		}
+		return false, c.land(s, end)
+	}
 	for {
 		ev, end, err := s.next(c.ctx)
 		switch {
