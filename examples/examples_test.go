@@ -109,7 +109,11 @@ func run(t *testing.T, e example, env []string, args ...string) (stdout, stderr 
 // TestPrograms runs each example and finds its answer on stdout and its call in
 // the usage log, under its process and class.
 func TestPrograms(t *testing.T) {
-	node, env := start(t)
+	file := filepath.Join(t.TempDir(), "uncached.yaml") // they all ask the same
+	if err := os.WriteFile(file, []byte("cache: {maxSize: 0}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	node, env := start(t, sluice.WithConfigFile(file))
 	argv := []string{"Greet the", `"world" & <all>`}
 	prompt := strings.Join(argv, " ")
 	want, err := subjects.Call(t.Context(), node.Client(), subjects.ClassInteractive, ask(prompt))
