@@ -227,6 +227,11 @@ func (r *reloader) takeOver(ctx context.Context, old, cfg *config.Config) error 
 			return err
 		}
 	}
+	if len(n.o.hosts) == 0 {
+		if err := n.service.host(added); err != nil {
+			return err
+		}
+	}
 	all := registry.Renew(n.providers, old, cfg, n.made)
 	if err := n.engine.Reconfigure(ctx, cfg, all); err != nil {
 		registry.CloseDropped(all, n.providers)
@@ -234,9 +239,6 @@ func (r *reloader) takeOver(ctx context.Context, old, cfg *config.Config) error 
 	}
 	registry.CloseDropped(n.providers, all)
 	n.providers = all
-	if len(n.o.hosts) == 0 {
-		return n.service.host(added)
-	}
 	return nil
 }
 

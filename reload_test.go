@@ -207,6 +207,21 @@ func TestReloadAddsAProvider(t *testing.T) {
 	if _, err := subjects.NewClient(r.nc).Request(r.ctx, req); subjects.KindOf(err) != subjects.KindValidation {
 		t.Errorf("a provider that is gone: %v", err)
 	}
+	r.write("providers:\n  team-llama:\n    api: openai\n    baseUrl: " + up.URL + "/v1\n    models: {standard: m}\n")
+	if e := r.event(); !e.OK {
+		t.Fatalf("%+v", e)
+	}
+	req.Data = []byte(`{"messages":[{"role":"user","content":"hi again"}]}`)
+	if _, err := subjects.NewClient(r.nc).Request(r.ctx, req); err != nil {
+		t.Errorf("a provider that is back: %v", err)
+	}
+	info, err := r.nc.RequestWithContext(r.ctx, "$SRV.INFO.llm", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(info.Data), `"`+subjects.Provider("team-llama")+`"`); n != 1 {
+		t.Errorf("%d endpoints of a provider that went and came back", n)
+	}
 }
 
 // TestReloadForgetsWhatBeganBefore: a call that was still being classified when the

@@ -23,6 +23,7 @@ type service struct {
 	log    *slog.Logger
 	micro  micro.Service
 	subs   []*nats.Subscription
+	hosted map[string]bool // the providers with an endpoint; the start's, then the reloader's
 	left   sync.Once
 	once   sync.Once
 }
@@ -36,7 +37,7 @@ const (
 )
 
 func newService(conn *nats.Conn, engine *actors.Engine, log *slog.Logger, hosts []string) (*service, error) {
-	s := &service{conn: conn, engine: engine, log: log}
+	s := &service{conn: conn, engine: engine, log: log, hosted: map[string]bool{}}
 	var err error
 	s.micro, err = micro.AddService(conn, micro.Config{
 		Name: subjects.ServiceName, Version: Version,
@@ -91,12 +92,17 @@ func (s *service) meet() error {
 	return err
 }
 
-// host takes the calls that are aimed at providers.
+// host takes the calls that are aimed at providers, from now on: one that an edit
+// takes away answers that it is not there, and is found again if it comes back.
 func (s *service) host(ids []string) error {
 	for _, id := range ids {
+		if s.hosted[id] {
+			continue
+		}
 		if err := s.add("provider-"+id, subjects.Provider(id), s.call(actors.Incoming{Provider: id})); err != nil {
 			return err
 		}
+		s.hosted[id] = true
 	}
 	return nil
 }
