@@ -2,6 +2,7 @@ package sluice_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -504,6 +505,57 @@ func TestNoFallbackOverBudget(t *testing.T) {
 		_, err = v.call()  // now it would be openai
 		if err == nil || err.Kind != subjects.KindBudgetExceeded || v.up.count("openai") != 1 {
 			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestExplainedIsLive: what llm.query.route says is what a call does, for random
+// jobs in a node with a quota, a breaker and a budget in the way.
+func TestExplainedIsLive(t *testing.T) {
+	t.Parallel()
+	edit := func(c *config.Config) {
+		c.Providers["groq"].Capabilities, c.Providers["ollama"].Capabilities = []string{"streaming"}, []string{"streaming"}
+		c.Costs.PerRun[config.CostStandard] = 400
+		c.TaskPriority = map[string][]string{"upside_down": {"anthropic", "openai", "groq", "copilot"}}
+	}
+	virtually(t, []string{"copilot", "claude-code", "groq", "anthropic", "openai", "ollama"}, edit, func(v *virtual) {
+		v.up.on("copilot", noQuota)
+		v.up.on("anthropic", badKey)
+		v.served("groq")
+		v.call(func(r *subjects.Request) { r.Provider = "anthropic" })
+		v.served("openai", func(r *subjects.Request) { r.Provider, r.RunID, r.MaxTokens = "openai", "spent", ptr(10) })
+		rng := rand.New(rand.NewPCG(1, 2))
+		pick := func(s ...string) string { return s[rng.IntN(len(s))] }
+		failed := 0
+		for range 300 {
+			q := subjects.RouteQuery{
+				Task: pick("", "upside_down", "basic_classification"), Tier: pick("", "fast", "premium"), Provider: pick("", "", "openai", "copilot", "dmr"),
+				Model: pick("", "", "auto", "groq/any", "gpt-5.4", "nobody-has-it"), Privacy: pick("", "", "local"), RunID: pick("", "spent"),
+				Tools: rng.IntN(3) == 0, ForcePaid: rng.IntN(3) == 0, Class: subjects.ClassInteractive,
+			}
+			res, live := v.call(func(r *subjects.Request) {
+				r.Task, r.Tier, r.Provider, r.Model, r.Privacy, r.RunID, r.ForcePaid = q.Task, q.Tier, q.Provider, q.Model, q.Privacy, q.RunID, q.ForcePaid
+				if q.Tools {
+					r.Tools = []subjects.Tool{{Name: "look"}}
+				}
+			})
+			var route subjects.Route
+			err := subjects.Query(v.ctx, v.node.Client(), subjects.QueryRoute, q, &route)
+			switch {
+			case err != nil:
+				if live == nil || live.Kind != subjects.KindOf(err) {
+					t.Fatalf("%s: explained %v, live %+v, %v", show(q), err, res, live)
+				}
+			case len(route.Chain) == 0:
+				if failed++; live == nil {
+					t.Fatalf("%s: explained %s, live %+v", show(q), route.Summary, res)
+				}
+			case live != nil || res.Provider != route.Chain[0].Provider || res.ModelRaw != route.Chain[0].Model || res.Tier != route.Tier:
+				t.Fatalf("%s: explained %s, live %+v, %v", show(q), route.Summary, res, live)
+			}
+		}
+		if failed == 0 {
+			t.Error("no job was without a provider")
 		}
 	})
 }
