@@ -235,10 +235,6 @@ func (e *Engine) readOutside() {
 
 func (e *Engine) capOf(provider, model string) int { return e.setup().capOf(provider, model) }
 
-func sortProviders(list []*config.Provider) {
-	slices.SortFunc(list, func(x, y *config.Provider) int { return strings.Compare(x.ID, y.ID) })
-}
-
 func (e *Engine) startAnnounced() {
 	e.news = make(chan struct{}, 1)
 	e.admission.capOf = e.capOf

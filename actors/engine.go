@@ -1,17 +1,23 @@
 // Package actors says who owns what state, and runs the calls.
 //
 // Two sentences decide where code goes. Actors own state: the slots of a model
-// pool and who waits for them (pool.go), the slots of a class (class.go), which
-// calls run (calls.go), which usage records wait for a log that cannot be
-// written (usagelog.go), how far the database is (aggregator.go). An actor never
-// blocks: no I/O, no sleeping, no waiting inside receive. Calls own time: a Call
-// is one goroutine with a context; it waits, asks actors by message with a reply
-// channel of one slot, and gives back what it took in one defer (call.go).
+// pool and who waits for them (pool.go), the slots of a class (class.go), what
+// holds a provider back (account.go), what budgets have left (ledger.go), the kept
+// answers and who shares one (cache.go), which calls run (calls.go), which usage
+// records wait for a log that cannot be written (usagelog.go), how far the
+// database is (aggregator.go). An actor never blocks: no I/O, no sleeping, no
+// waiting inside receive. Calls own time: a Call is one goroutine with a context;
+// it waits, asks actors by message with a reply channel of one slot, and gives
+// back what it took in one defer (call.go). What it does with providers is its
+// work (work.go), in the same goroutine, or in one of its own where calls that ask
+// for the same thing share it (share.go).
 //
 // # The life of a call
 //
-//	arrived → admitted → routed → (in line → attempt → backing off)* → recorded → answered
+//	arrived → admitted → judged → routed → (budget → in line → attempt → backing off)* → recorded → answered
+//	                                     └→ from the cache, or by another call's work → recorded → answered
 //
+// Judged: by the hooks (callhooks.go) and by the budgets.
 // It fails from any of these: a bad request, a full node, a draining one or a
 // log that cannot be written before a token is spent; a full queue, a deadline,
 // a cancel or a caller who left at any time; a provider's error after its tries
@@ -39,7 +45,8 @@ import (
 	"github.com/sluice-llm/sluice/subjects"
 )
 
-// Options is what an Engine is made of. All fields but Interest are needed.
+// Options is what an Engine is made of. All fields are needed but those that say
+// what nil means.
 type Options struct {
 	Config *config.Config
 	// Providers makes those of the configuration; mock is what the mock provider asks.

@@ -3,6 +3,8 @@ package actors
 import (
 	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/failsafe-go/failsafe-go"
@@ -33,7 +35,7 @@ func newSetup(cfg *config.Config, configured map[string]providers.Provider, outs
 	for _, o := range outside {
 		announced = append(announced, o.cfg)
 	}
-	sortProviders(announced)
+	slices.SortFunc(announced, func(x, y *config.Provider) int { return strings.Compare(x.ID, y.ID) })
 	s.router = routing.New(cfg, announced...)
 	s.retry = failsafe.With(s.retryPolicy())
 	return s

@@ -221,7 +221,7 @@ func (c *call) recordCached(resp *wire.Response) {
 		AttemptTrail: []subjects.Attempt{}, RunID: c.req.Head.RunID, BatchID: c.req.Head.BatchID,
 	}
 	rec.PromptPreview = preview(c.s.cfg, c.req, c.hidden)
-	if res.Subscription == subjects.SubscriptionMax || res.Subscription == subjects.SubscriptionCopilot {
+	if subjects.HasMeteredTwin(res.Subscription) {
 		rec.SavedUSD = new(subjects.USD)
 	}
 	c.e.usage.write(rec).wait()

@@ -130,7 +130,7 @@ func countersOf(r *subjects.UsageRecord) counters {
 	if r.SavedUSD != nil {
 		c[cSaved] = max(int64(*r.SavedUSD), 0)
 	} else {
-		c[cSavedUnknown] = one(subscription(r.Subscription))
+		c[cSavedUnknown] = one(subjects.HasMeteredTwin(r.Subscription))
 	}
 	return c
 }
@@ -157,12 +157,6 @@ func (c *counters) price(usd *subjects.USD) {
 	} else {
 		c[cUnpriced], c[cUnpricedTokens] = 1, c[cTotal]
 	}
-}
-
-// subscription reports whether an account has a metered twin: on any other
-// there is nothing that a call could have saved.
-func subscription(account string) bool {
-	return account == subjects.SubscriptionMax || account == subjects.SubscriptionCopilot
 }
 
 func one(b bool) int64 {

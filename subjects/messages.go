@@ -380,6 +380,12 @@ const (
 	SubscriptionMock    = "mock"
 )
 
+// HasMeteredTwin reports whether a kind of account is a subscription of which it can
+// be said what a call saved: on any other there is nothing that it could have.
+func HasMeteredTwin(account string) bool {
+	return account == SubscriptionMax || account == SubscriptionCopilot
+}
+
 // TimeFormat is RFC 3339 with milliseconds, used in UTC.
 const TimeFormat = "2006-01-02T15:04:05.000Z07:00"
 
