@@ -30,6 +30,7 @@ async def main():
 
     await nc.subscribe(SUBJECT, cb=serve)  # one program: its sums are its own
     await nc.flush()
+    await nc.flush()  # the first ping of nats-py may overtake the subscription
     print("listening", flush=True)
     await asyncio.Event().wait()
 

@@ -27,6 +27,7 @@ async def main():
 
     await nc.subscribe(SUBJECT, "q", cb=serve)  # several programs share the work
     await nc.flush()
+    await nc.flush()  # the first ping of nats-py may overtake the subscription
     print("listening", flush=True)
     await asyncio.Event().wait()
 

@@ -30,6 +30,7 @@ async def main():
     service = await add_service(nc, name="classifier", version="1.0.0")
     await service.add_endpoint(EndpointConfig(name="sensitivity", subject=SUBJECT, handler=answer))
     await nc.flush()
+    await nc.flush()  # the first ping of nats-py may overtake the subscription
     print("listening", flush=True)
     await asyncio.Event().wait()
 

@@ -12,6 +12,7 @@ async def main(count):
     nc = await nats.connect(os.environ.get("NATS_URL", "nats://127.0.0.1:4222"))
     events = await nc.subscribe("llm.pool_saturated")
     await nc.flush()
+    await nc.flush()  # the first ping of nats-py may overtake the subscription
     print("listening", flush=True)
     async for msg in events.messages:
         e = json.loads(msg.data)
